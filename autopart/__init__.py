@@ -35,7 +35,8 @@ from autopart.api.recompute import Recompute
 from autopart.api.reshard import redistribution_plan, reshard
 from autopart.api.sharded_loops import ShardedLoops
 from autopart.api.shared_gathers import SharedGathers
-from autopart.api.sweep import Sweep, sweep
+from autopart.api.sweep import sweep
+from autopart.api.sweep_rows import Sweep
 from autopart.api.tactic import Tactic, TacticContext, TacticResult
 from autopart.api.tactics import FIRST_DIVISIBLE_DIM, LARGEST_DIVISIBLE_DIM, REPLICATED, UNKNOWN, ManualPartition
 from autopart.api.tag import tag
@@ -51,6 +52,7 @@ from autopart.core.errors import (
     ProgramError,
     TileError,
     UnknownNameError,
+    closest,
 )
 from autopart.core.limits import Limits
 from autopart.core.mesh import Mesh
@@ -187,4 +189,4 @@ def __getattr__(name: str) -> object:
         except ModuleNotFoundError as error:
             raise ImportError(f"ap.nnx needs the package flax: pip install flax ({error})") from error
         return nnx
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise AttributeError(f"autopart has no {name!r}; there is {closest(name, __all__)}")

@@ -34,6 +34,7 @@ RELIED_ON = {
     "jax._src.array": ["ArrayImpl"],
     "jax._src.interpreters.pxla": ["JitGlobalCppCacheKeys", "cc_shard_arg"],
     "jax._src.lib": ["_jax"],
+    "jax._src.mesh": ["get_concrete_mesh", "thread_resources"],
     "jax._src.source_info_util": ["user_frames"],
     "jax._src.pjit": ["_get_fastpath_data"],
     "jax._src.tree_util": ["dispatch_registry"],

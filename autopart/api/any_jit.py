@@ -17,6 +17,7 @@ import jax
 
 from autopart.api.filter_jit import filter_jit
 from autopart.api.jit import jit
+from autopart.api.lowered import Lowered
 from autopart.api.tactic import Tactic
 from autopart.api.trace import LoadedProgram, Traced
 from autopart.core.mesh import Mesh
@@ -24,6 +25,14 @@ from autopart.core.mesh import Mesh
 
 class Jitted(Protocol):
     """What the three of them return, as far as it is the same."""
+
+    def lower(self, /, *args: Any) -> Lowered:
+        """The partitioned program for arguments of these shapes."""
+        ...
+
+    def __call__(self, /, *args: Any) -> Any:
+        """Runs it."""
+        ...
 
     def traced(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Traced:
         """The program for arguments of these shapes, before any schedule."""
@@ -34,16 +43,22 @@ class Jitted(Protocol):
         ...
 
 
-def any_jit(fun: Callable | LoadedProgram, mesh: Mesh, args: Sequence[Any], **jit_options: Any) -> Jitted:
-    """`fun`, jitted without a schedule for arguments such as `args`; `jit_options` are those of `ap.jit`."""
-    if not isinstance(fun, LoadedProgram):
-        if _holds(args, "flax.nnx", "Module", "Optimizer", "Variable"):
-            from autopart.api import nnx  # imports flax, which is there
+def any_jit(
+    fun: Callable | LoadedProgram, mesh: Mesh, args: Sequence[Any], schedule: Sequence[Tactic] = (), **jit_options: Any
+) -> Jitted:
+    """`fun`, jitted for arguments such as `args`; `jit_options` are those of `ap.jit`."""
+    if isinstance(fun, LoadedProgram) or not (holds_nnx(args) or _holds(args, "equinox", "Module")):
+        return jit(fun, mesh, schedule, **jit_options)
+    if not holds_nnx(args):
+        return filter_jit(fun, mesh, schedule, **jit_options)
+    from autopart.api import nnx  # imports flax, which is there
 
-            return nnx.jit(fun, mesh, [], **jit_options)
-        if _holds(args, "equinox", "Module"):
-            return filter_jit(fun, mesh, [], **jit_options)
-    return jit(fun, mesh, [], **jit_options)
+    return nnx.jit(fun, mesh, schedule, **jit_options)
+
+
+def holds_nnx(args: Sequence[Any]) -> bool:
+    """Whether some argument is, or holds, a module of Flax nnx, an optimizer or a variable."""
+    return _holds(args, "flax.nnx", "Module", "Optimizer", "Variable")
 
 
 def _holds(args: Sequence[Any], module: str, *classes: str) -> bool:

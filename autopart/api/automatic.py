@@ -16,10 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from autopart.api.plan.hosts import all_processes, by_the_first
-from autopart.api.tactic import SCHEDULE, Tactic, TacticContext, TacticResult, actions_of
+from autopart.api.schedule_named import Schedule, schedule_of
+from autopart.api.tactic import TacticContext, TacticResult, actions_of
 from autopart.api.tactics import UNEVEN
 from autopart.core.actions import Action, action_of, row_of
 from autopart.core.arguments import (
+    ANYTHING,
     AXES,
     FLAG,
     NONE,
@@ -70,7 +72,7 @@ _FIELDS = {
     "objective": function_of(1),
     "cost_model": COST_MODEL,
     "options": instance("an ap.LoweringOptions(...)", LoweringOptions) | NONE,
-    "seeds": sequence(SCHEDULE, "a list of schedules"),
+    "seeds": sequence(ANYTHING, "a list of schedules"),
     "baselines": FLAG,
     "records": _PATH,
     "resume": _PATH,
@@ -134,7 +136,7 @@ class AutomaticPartition:
     objective: Objective = DEFAULT_OBJECTIVE
     cost_model: str | CostModel | None = None
     options: LoweringOptions | None = None
-    seeds: Sequence[Sequence[Tactic]] = ()
+    seeds: Sequence[Schedule] = ()
     baselines: bool = True
     records: str | Path | None = None
     resume: str | Path | None = None
@@ -151,6 +153,8 @@ class AutomaticPartition:
         if self.axes is not None:
             check_once("AutomaticPartition", self.axes)
             object.__setattr__(self, "axes", (self.axes,) if isinstance(self.axes, str) else tuple(self.axes))
+        seeds = tuple(schedule_of("AutomaticPartition: seeds", seed) for seed in self.seeds)
+        object.__setattr__(self, "seeds", seeds)
         object.__setattr__(self, "cost_model", cost_model_of(self.cost_model))
         object.__setattr__(self, "referee", cost_model_of(self.referee))
         if not self.name:
@@ -237,4 +241,4 @@ class AutomaticPartition:
     def _given(self, partitioning: Partitioning, number: int, context: TacticContext) -> tuple[Action, ...]:
         """The actions of a seed schedule on this state, which is left as it is."""
         context = dataclasses.replace(context, schedule=f'seed {number + 1} of "{self.name}"', notes=())
-        return actions_of(partitioning.copy(), self.seeds[number], context)
+        return actions_of(partitioning.copy(), schedule_of(context.schedule, self.seeds[number]), context)

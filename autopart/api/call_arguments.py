@@ -28,7 +28,7 @@ def check_numbers(fun: Callable | LoadedProgram, options: Options) -> None:
         jitted(fun, options)
     except (TypeError, ValueError) as error:
         what = f"ap.jit: the static or donated arguments are not those of {_name(fun)}"
-        raise ArgumentError(what, why=str(error)) from None
+        raise ArgumentError(what, why=str(error), hint=f"{_name(fun)}{_signature(fun) or '(...)'}") from None
 
 
 def static_arguments(fun: Callable | LoadedProgram, options: Options) -> tuple[tuple[int, ...], tuple[str, ...]]:

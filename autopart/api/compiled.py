@@ -25,7 +25,7 @@ from autopart.api.leaves import bits_of, check_leaf, leaves_of, results_of
 from autopart.api.trace import Traced
 from autopart.core.errors import ArgumentError, CallError
 from autopart.core.jax_dispatch import Dispatcher, FastPath, fast_path
-from autopart.core.jax_internals import is_tracing
+from autopart.core.jax_internals import context_mesh, is_tracing
 from autopart.core.mesh import Mesh
 from autopart.core.own_lock import OwnLock
 from autopart.core.xla_options import is_refused
@@ -156,10 +156,17 @@ def _is_placed_by_jax(leaf: Any) -> bool:
     return not leaf.committed if isinstance(leaf, jax.Array) else not hasattr(leaf, "__jax_array__")
 
 
-def concrete_mesh(mesh: Mesh, devices: np.ndarray | None) -> jax.sharding.Mesh:
-    """The mesh on real devices, with Auto axes. Raises `CallError` where devices are missing."""
+def concrete_mesh(mesh: Mesh, devices: jax.sharding.Mesh | None) -> jax.sharding.Mesh:
+    """The mesh on real devices: the one that is set where it has these axes, on the given devices if there are any.
+
+    So results of a call have the types of what is around it: those of explicit axes where these are. Raises `CallError`
+    where devices are missing.
+    """
+    around = context_mesh()
+    if around is not None and dict(around.shape) == dict(mesh.shape) and _on_devices(around, devices):
+        return around
     if devices is not None:
-        return jax_mesh(mesh, devices)
+        return devices
     available = jax.devices()
     if len(available) < mesh.size:
         missing = mesh.size - len(available)
@@ -168,6 +175,10 @@ def concrete_mesh(mesh: Mesh, devices: np.ndarray | None) -> jax.sharding.Mesh:
             hint="XLA_FLAGS=--xla_force_host_platform_device_count=N simulates N on a CPU; lower() needs none",
         )
     return jax_mesh(mesh, available)
+
+
+def _on_devices(mesh: jax.sharding.Mesh, other: jax.sharding.Mesh | None) -> bool:
+    return other is None or np.array_equal(mesh.devices, other.devices)
 
 
 def platform_of_devices(mesh: jax.sharding.Mesh) -> str:

@@ -17,7 +17,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -45,20 +47,32 @@ HELD = 64
 LINES = 4
 """Source lines that are named."""
 
-Priced = tuple[str, Estimate | None]
-"""A change as code, and what the step takes with it; None where it cannot be."""
+
+@dataclass(frozen=True)
+class Change:
+    """Another program or mesh: as code, as options of the command line, and what the step takes with it."""
+
+    code: str
+    options: Mapping[str, Any]
+    estimate: Estimate
+
+    @property
+    def cost(self) -> str:
+        """Seconds and bytes."""
+        return f"{seconds_text(self.estimate.step_s)}, {bytes_text(self.estimate.peak_bytes)}"
+
+    def __str__(self) -> str:
+        found, fits = self.estimate, "fits     " if self.estimate.fits else "too large"
+        return f"{seconds_text(found.step_s):>8}  {bytes_text(found.peak_bytes):>8}  {fits}  {self.code}"
 
 
-def advice(estimate: Estimate, changes: Callable[[], Iterator[Priced]], memory_bytes: float) -> list[str]:
-    """The lines; `changes` prices what may be tried, the likeliest first."""
+def advice(estimate: Estimate, changes: Sequence[Change], memory_bytes: float) -> list[str]:
+    """The lines; `changes` are what was tried, the likeliest first."""
     run = estimate.simulation
     if run is None:
         return []
     lines = ["memory is held by:", *(f"  {line}" for line in held_by(run)), "with other programs, devices or state:"]
-    for code, found in changes():
-        if found is not None:
-            fits = "fits     " if found.fits else "too large"
-            lines.append(f"  {seconds_text(found.step_s):>8}  {bytes_text(found.peak_bytes):>8}  {fits}  {code}")
+    lines += [f"  {change}" for change in changes]
     name, narrower = narrower_state(run)
     if narrower:
         left = estimate.peak_bytes - narrower
@@ -91,7 +105,7 @@ def narrower_state(run: Simulation) -> tuple[str, float]:
     computed_with: set[str] = set()
     for argument in program.ties.values():
         value, name = program.arguments[argument], program.argument_names[argument].partition("/")[0]
-        if not _only_updated(program, value):
+        if not only_updated(program, value):
             computed_with.add(name)
         if program.type_of(value).dtype == "f32":
             found[name] += float(settled[value]) / 2
@@ -99,7 +113,7 @@ def narrower_state(run: Simulation) -> tuple[str, float]:
     return ", ".join(state), sum(found[name] for name in state)
 
 
-def _only_updated(program: Program, value: int) -> bool:
+def only_updated(program: Program, value: int) -> bool:
     """True of an optimizer's state: each op that reads it, works element by element."""
     pointer, uses = program.users
     readers = program.use_op[uses[pointer[value] : pointer[value + 1]]]
@@ -111,6 +125,10 @@ def larger_meshes(mesh: Mesh) -> Iterator[tuple[str, Mesh]]:
     for axis, size in mesh.shape.items():
         shape = {**mesh.shape, axis: 2 * size}
         yield f"ap.Mesh({shape!r}, device={mesh.device!r})", Mesh(shape, mesh.device, dict(mesh.links))
+
+
+def _mesh_options(mesh: Mesh) -> dict[str, Any]:
+    return {"over": ",".join(f"{axis}={size}" for axis, size in mesh.shape.items())}
 
 
 # ---- what a search over one program says
@@ -133,12 +151,13 @@ def advised(traced: Traced, setting: Setting, scheduled: Scheduled, tried: Seque
     if estimate.fits:
         return scheduled
     memory_bytes = device(estimate.device).hbm_bytes
-    lines = advice(
-        estimate, lambda: _changes(traced, setting, search, place - setting.before(scheduled), tried), memory_bytes
-    )
+    changes = list(_changes(traced, setting, search, place - setting.before(scheduled), tried))
+    lines = advice(estimate, changes, memory_bytes)
     warn("\n  ".join([f"{missing[0]}; why, and what would:", *lines]), SearchWarning)
+    fitting = [(dict(c.options), c.cost) for c in changes if c.estimate.fits and c.options]
     reports = list(scheduled.reports)
-    reports[place] = dataclasses.replace(reports[place], report={**reports[place].report, "advice": lines})
+    report = {**reports[place].report, "advice": lines, "advice_options": fitting}
+    reports[place] = dataclasses.replace(reports[place], report=report)
     return dataclasses.replace(scheduled, reports=tuple(reports))
 
 
@@ -149,15 +168,17 @@ def _is_simulated(search: AutomaticPartition, setting: Setting) -> bool:
 
 def _changes(
     traced: Traced, setting: Setting, search: AutomaticPartition, place: int, tried: Sequence[Tried]
-) -> Iterator[Priced]:
-    """Other programs, then other meshes, each with the named schedules."""
+) -> Iterator[Change]:
+    """Other programs, then other meshes, each with the named schedules; those that can be."""
     named = named_only(search.on_one_program())
     if not tried and not any(isinstance(tactic, Microbatch | Recompute) for tactic in setting.schedule):
         likely = rewritings(traced.program, dataclasses.replace(search, **LIKELY))
         tried = [tried_program(r, traced, setting, named, place) for r in likely if str(r)]
     for one in tried:
-        yield str(one.rewriting) or "the program as it is", one.scheduled.estimate if one.scheduled else None
+        if one.estimate is not None:
+            yield Change(str(one.rewriting) or "the program as it is", one.rewriting.options, one.estimate)
     for code, mesh in larger_meshes(setting.mesh):
         larger = dataclasses.replace(setting, mesh=mesh)
         found = tried_program(Rewriting(None, None), traced, larger, named, place)
-        yield code, found.scheduled.estimate if found.scheduled else None
+        if found.estimate is not None:
+            yield Change(code, _mesh_options(mesh), found.estimate)

@@ -19,6 +19,7 @@ import numpy as np
 from autopart.api.jit import PartitionedFunction, jit
 from autopart.api.lowered import Lowered
 from autopart.api.method import Method
+from autopart.api.schedule_named import Schedule
 from autopart.api.tactic import Tactic
 from autopart.api.trace import Traced
 from autopart.core.arguments import FUNCTION, check, shown
@@ -70,7 +71,7 @@ class FilteredFunction(Method):
 
 
 def filter_jit(
-    fun: Callable, mesh: Mesh | jax.sharding.Mesh, schedule: Sequence[Tactic] = (), **jit_options: Any
+    fun: Callable, mesh: Mesh | jax.sharding.Mesh | None = None, schedule: Schedule = (), **jit_options: Any
 ) -> FilteredFunction:
     """As `ap.jit`, for functions of pytrees in which not every leaf is an array, such as Equinox's modules.
 

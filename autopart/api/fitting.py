@@ -39,7 +39,7 @@ from autopart.api.tactic import Tactic, TacticContext
 from autopart.api.trace import Traced
 from autopart.api.tried_programs import Setting, Tried, named_only, tried_program
 from autopart.api.uneven_dims import uneven_dims
-from autopart.core.errors import ArgumentError
+from autopart.core.errors import ArgumentError, BlockedError
 from autopart.search.budget import Budget
 
 FINALISTS = 2
@@ -128,6 +128,9 @@ def _first_round(
     pad = min(tried, key=lambda t: t.rank).rewriting.pad if tried else None
     for rewriting in wanted[1:]:
         tried.append(price(dataclasses.replace(rewriting, pad=pad), _fastest(tried)))
+        twice = tried[-1].rewriting.in_two_loops
+        if isinstance(tried[-1].error, BlockedError) and twice is not None and "loops=" in tried[-1].error.hint:
+            tried[-1] = price(twice, _fastest(tried))
         if pad is not None and tried[-1].error is not None:
             tried.append(price(rewriting, _fastest(tried)))
     if search.recompute is True:
@@ -145,6 +148,8 @@ def _reported(scheduled: Scheduled, place: int, best: Tried, tried: Sequence[Tri
     reports = list(scheduled.reports)
     chosen = str(best.rewriting)
     said = {"program": chosen or "as it is", "programs": [t.row() for t in tried], **best.rewriting.report}
+    left_out = dict.fromkeys(f"left out: {t.why}" for t in tried if t.error is not None)
+    said["remarks"] = [*reports[place].report.get("remarks", ()), *left_out]
     note = f"the program is rewritten first: {chosen}" if chosen else "the program is taken as it is"
     row = reports[place]
     reports[place] = dataclasses.replace(row, report={**row.report, **said}, notes=(*row.notes, note))

@@ -18,11 +18,12 @@ import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
+from autopart.api.flax_shardings import FlaxNames
 from autopart.api.tactic import TacticContext, TacticResult
 from autopart.api.trace import Traced
 from autopart.core.actions import Action, Atomic, Propagate, Tile
 from autopart.core.arguments import shown
-from autopart.core.errors import ArgumentError, CallError, PartitionError
+from autopart.core.errors import ArgumentError, CallError, MeshError, PartitionError
 from autopart.core.importer.constraints import Constraint, Dims, constraint_of, is_constraint, told_by
 from autopart.core.manual_regions import TO_GLOBAL, TO_LOCAL
 from autopart.core.mesh import Mesh
@@ -135,6 +136,11 @@ def _of_arguments(traced: Traced, mesh: Mesh, shardings: Any) -> Iterator[Given]
     if shardings is None:
         return
     program, positions = traced.program, traced.of_leaves(range(len(traced.in_avals)))
+    if isinstance(shardings, FlaxNames):
+        for position, spec in shardings.specs(traced, mesh):
+            value, what = program.arguments[position], f"flax names of {program.argument_names[position]}"
+            yield Given(value, what, _said(what, spec, len(program.type_of(value).shape), mesh))
+        return
     args, kwargs = jax.tree.unflatten(traced.in_tree, positions)
     if jax.tree.leaves(kwargs):
         raise CallError(
@@ -198,6 +204,13 @@ def _said(what: str, sharding: Any, rank: int, mesh: Mesh) -> Constraint:
     if len(spec) > rank:
         raise ArgumentError(f"{what}: {shown(spec)} is for {len(spec)} dims", why=f"the array has {rank}")
     dims = (*map(_axes, spec), *[()] * (rank - len(spec)))
+    its = dict(sharding.mesh.shape) if isinstance(sharding, NamedSharding) else {}
+    for axis, size in its.items():
+        if size != mesh.shape.get(axis, size):
+            raise MeshError(
+                f'{what}: its mesh has {size} devices along "{axis}"', why=f"this mesh is {mesh}",
+                hint="a NamedSharding of the same mesh, or a PartitionSpec",
+            )  # fmt: skip
     return told_by(dims, sharding.mesh.shape if isinstance(sharding, NamedSharding) else mesh.shape, mesh)
 
 

@@ -19,19 +19,24 @@ from typing import Any, cast
 import jax
 import numpy as np
 
+from autopart.api.ambient import AmbientFunction
 from autopart.api.asked_passes import passes_asked
 from autopart.api.call_arguments import check_call, check_numbers, donated_arguments, static_arguments
 from autopart.api.compiled import Compiled
 from autopart.api.donated import donated_leaves
+from autopart.api.explained.another_program import Remake
 from autopart.api.first_state import warn_of_moves
 from autopart.api.fitting import Setting, scheduled_best
+from autopart.api.flax_shardings import names_asked
 from autopart.api.given_shardings import given_shardings
 from autopart.api.kept import Kept
 from autopart.api.lowered import COMPILER_OPTIONS, Lowered
 from autopart.api.metadata import Metadata
 from autopart.api.method import Method
 from autopart.api.plan.plan import Plan
-from autopart.api.tactic import SCHEDULE, Tactic
+from autopart.api.schedule import Scheduled
+from autopart.api.schedule_named import Schedule, schedule_of
+from autopart.api.tactic import Tactic
 from autopart.api.trace import LoadedProgram, Options, Traced, trace
 from autopart.core.arguments import (
     ANYTHING,
@@ -47,6 +52,7 @@ from autopart.core.arguments import (
 )
 from autopart.core.errors import ArgumentError, PartitionError, PlanError, closest
 from autopart.core.jax_dispatch import Dispatcher, FastPath
+from autopart.core.jax_internals import context_mesh
 from autopart.core.mesh import Mesh
 from autopart.core.passes import PASSES_KIND, OwnOutputs, Pass, pass_of
 from autopart.costmodel.cost_models import COST_MODEL, cost_model_of
@@ -63,14 +69,14 @@ _IN_MESH = Kind(
 )
 _CONSTRAINTS = Kind('"keep" or "ignore"', lambda v: isinstance(v, str) and v in ("keep", "ignore"))
 _STATE = Kind('"free" or "as first"', lambda v: isinstance(v, str) and v in ("free", "as first"))
-_LATER, _MISSING = cast(Callable, object()), cast(Mesh, None)
-"""Stand for the function while `ap.jit(mesh=...)` decorates it, and for a mesh that was not given."""
+_LATER = cast(Callable, object())
+"""Stands for the function while `ap.jit(mesh=...)` decorates it."""
 
 
 def jit(
     fun: Callable | LoadedProgram = _LATER,
-    mesh: Mesh | jax.sharding.Mesh = _MISSING,
-    schedule: Sequence[Tactic] = (),
+    mesh: Mesh | jax.sharding.Mesh | None = None,
+    schedule: Schedule = (),
     *,
     passes: Sequence[str | Pass] = (),
     donate_argnums: int | Sequence[int] | None = None,
@@ -95,7 +101,9 @@ def jit(
 
     It takes NumPy arrays or jax Arrays of any sharding and returns jax Arrays sharded as the schedule decided. A
     donated argument and the output that updates it keep one layout. `mesh` may be a `jax.sharding.Mesh`,
-    whose devices are then used; otherwise the first `mesh.size` of `jax.devices()` are, at the first call.
+    whose devices are then used; otherwise the first `mesh.size` of `jax.devices()` are, at the first call. Without it,
+    the mesh that `jax.set_mesh` or `with mesh:` has set where the function is called is used. `schedule` is a list of
+    tactics, or names one: "FSDP(data)", "plan.json", "tactics.py", "tactics.py:mine"; names may stand in the list too.
     `cost_model`, an object or a registered name, replaces the simulator (which needs the mesh to name a device).
     `strict` raises where propagation stops at a conflict or at an op without a rule, and where a mesh axis that tiles
     arguments divides next to no flop in the end, instead of reporting it. Of the programs compiled for different
@@ -107,20 +115,23 @@ def jit(
 
     `in_shardings` and `out_shardings` are pytree prefixes of the positional arguments and of the result, as `jax.jit`
     takes them: a `PartitionSpec` or `NamedSharding` over the mesh's axes, by name, or None to leave it to the schedule.
-    They are decided before the first tactic, with the sharding constraints in the model: `constraints="ignore"` leaves
-    the latter out. `compiler_options` are XLA's, by name. An argument that the function does not use stays where it is,
-    unless `keep_unused`. `inline` puts the program into the jaxpr around it, where there is one, without a call.
-    `device` and `backend`, which `jax.jit` deprecates, are refused: the mesh says what runs where.
+    `in_shardings="flax"` reads partition metadata of flax in the arguments, and a list of pairs such as ("embed",
+    "fsdp") does so by these logical axis rules. They are decided before the first tactic, with the sharding constraints
+    in the model: `constraints="ignore"` leaves the latter out. `compiler_options` are XLA's, by name. An argument that
+    the function does not use stays where it is, unless `keep_unused`. `inline` puts the program into the jaxpr around
+    it, where there is one, without a call. `device` and `backend`, which `jax.jit` deprecates, are refused: the mesh
+    says what runs where.
 
     Several threads may call it; each shape is compiled once. In a class it is a method, whose `self` is static or a
     pytree. Under `jax.jit`, `scan` and the like it runs as part of the program around it; transform with `grad` or
     `vmap` before partitioning. Raises `ArgumentError` for arguments of other types than these.
     """
+    given: dict[str, Any] = {name: value for name, value in locals().items() if name not in ("fun", "mesh")}
+    check("ap.jit", mesh=(mesh, _MESH | NONE))
     if fun is _LATER:
-        given = {name: value for name, value in locals().items() if name != "fun"}
-        check("ap.jit", mesh=(mesh, _MESH))
-        return cast(Any, lambda fun: jit(fun, **given))
-    check("ap.jit", fun=(fun, _FUN), mesh=(mesh, _MESH), schedule=(schedule, SCHEDULE))
+        return cast(Any, lambda fun: jit(fun, mesh, **given))
+    check("ap.jit", fun=(fun, _FUN))
+    schedule = schedule_of("ap.jit", schedule)
     check("ap.jit", passes=(passes, PASSES_KIND))
     check("ap.jit", donate_argnums=(donate_argnums, _NUMBERS), static_argnums=(static_argnums, _NUMBERS))
     check("ap.jit", donate_argnames=(donate_argnames, _NAMES), static_argnames=(static_argnames, _NAMES))
@@ -130,9 +141,13 @@ def jit(
     check("ap.jit", keep_unused=(keep_unused, FLAG), inline=(inline, FLAG), state=(state, _STATE))
     check("ap.jit", device=(device, _IN_MESH), backend=(backend, _IN_MESH))
     options = schedule.lowering_options(options) if isinstance(schedule, Plan) else options
+    if mesh is None:
+        asked: dict[str, Any] = {**given, "schedule": schedule}
+        over = lambda mesh: jit(fun, mesh, **asked)  # noqa: E731
+        return cast(Any, AmbientFunction("ap.jit", cast(Callable, fun), over))
     devices = None
     if isinstance(mesh, jax.sharding.Mesh):
-        devices, mesh = mesh.devices, Mesh(dict(mesh.shape))
+        devices, mesh = mesh, Mesh(dict(mesh.shape))
     own = () if out_shardings is None else (OwnOutputs(),)
     trace_options = Options(
         static_argnums=_tuple(static_argnums),
@@ -144,17 +159,24 @@ def jit(
         keep_unused=keep_unused,
     )
     check_numbers(fun, trace_options)
-    shardings = in_shardings, out_shardings
+    shardings = names_asked(in_shardings), out_shardings
+    settings: dict[str, Any] = {**given, "options": options}
+
+    def again(schedule: Sequence[Tactic], mesh: Mesh) -> PartitionedFunction:
+        other: dict[str, Any] = {**settings, "schedule": schedule}
+        return jit(fun, mesh, **other)
+
     return PartitionedFunction(
         fun, mesh, tuple(schedule), trace_options, options, cost_model_of(cost_model), strict, devices,
         most_compiled, shardings, compiler_options, inline, state == "as first",
+        again,
     )  # fmt: skip
 
 
 def partition(
     fun: Callable | LoadedProgram,
     mesh: Mesh | jax.sharding.Mesh,
-    schedule: Sequence[Tactic],
+    schedule: Schedule,
     example_args: Sequence[Any] = (),
     **jit_options: Any,
 ) -> tuple[PartitionedFunction, Metadata]:
@@ -191,19 +213,20 @@ class PartitionedFunction(Method):
         options: LoweringOptions,
         cost_model: CostModel | None,
         strict: bool,
-        devices: np.ndarray | None,
+        devices: jax.sharding.Mesh | None,
         most_compiled: int,
         shardings: tuple[Any, Any] = (None, None),
         compiler_options: Mapping[str, Any] | None = None,
         inline: bool = False,
         as_first: bool = False,
+        again: Callable[[Sequence[Tactic], Mesh], PartitionedFunction] | None = None,
     ):
         self._fun, self.mesh, self.schedule = fun, mesh, schedule
         self._trace_options, self._options = trace_options, options
         self._cost_model, self._strict, self._devices = cost_model, strict, devices
         self._shardings, self._compiler_options, self._inline = shardings, compiler_options, inline
         self._compiled, self._most_compiled = Kept(most_compiled), most_compiled
-        self._as_first = as_first
+        self._as_first, self._again = as_first, again
         self._first: Lowered | None = None
         functools.update_wrapper(self, cast(Callable, fun), updated=())
 
@@ -211,7 +234,20 @@ class PartitionedFunction(Method):
         """The partitioned program for arguments (arrays or `jax.ShapeDtypeStruct`) of these shapes, without devices."""
         setting = Setting(self.mesh, self.schedule, self._options, self._cost_model, self._strict, self.given)
         traced, scheduled = scheduled_best(self.traced(args, kwargs), setting)
-        return Lowered(traced, scheduled, self.mesh, self._devices, self._compiler_options, self._inline)
+        remake = Remake(self._scheduled_again, self.schedule, *self._shapes(args, kwargs))
+        return Lowered(traced, scheduled, self.mesh, self._devices, self._compiler_options, self._inline, remake)
+
+    def _scheduled_again(
+        self, schedule: Sequence[Tactic], mesh: Mesh, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Scheduled:
+        assert self._again is not None
+        return self._again(schedule, mesh).lower(*args, **kwargs).scheduled
+
+    def _shapes(self, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+        """The arguments with a shape for each array; static ones stay what they are."""
+        static, names = self._static_at(args), self._trace_options.static_argnames
+        shapes = tuple(a if n in static else jax.tree.map(_shape_of, a) for n, a in enumerate(args))
+        return shapes, {k: v if k in names else jax.tree.map(_shape_of, v) for k, v in kwargs.items()}
 
     def traced(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Traced:
         """The program for arguments of these shapes, before the schedule."""
@@ -255,6 +291,7 @@ class PartitionedFunction(Method):
         if jax.config.jax_disable_jit and not isinstance(self._fun, LoadedProgram):  # pyright: ignore
             return self._fun(*args, **kwargs), None
         key, dynamic = self._split(args, kwargs)
+        key = (*key, context_mesh())
         compiled: Compiled = self._compiled.get(key, lambda: self._compile(args, kwargs))
         return compiled.run(*dynamic)
 
@@ -284,9 +321,7 @@ class PartitionedFunction(Method):
         return Lowered(traced, scheduled, self.mesh, self._devices, self._compiler_options, self._inline)
 
     def _split(self, args: tuple, kwargs: dict) -> tuple[Any, tuple[tuple, dict]]:
-        options = self._trace_options
-        static_at = {n % len(args) for n in options.static_argnums if -len(args) <= n < len(args)}
-        static_at |= {i for i, name in enumerate(self._positional) if name in options.static_argnames and i < len(args)}
+        options, static_at = self._trace_options, self._static_at(args)
         statics = tuple(args[i] for i in sorted(static_at))
         named = tuple((k, v) for k, v in sorted(kwargs.items()) if k in options.static_argnames)
         dynamic = tuple(a for i, a in enumerate(args) if i not in static_at)
@@ -294,6 +329,14 @@ class PartitionedFunction(Method):
         leaves, tree = jax.tree.flatten((dynamic, keywords))
         types = tuple(map(_type_of, leaves))
         return (statics, named, tree, types), (dynamic, keywords)
+
+    def _static_at(self, args: tuple) -> set[int]:
+        """Positions of the static arguments."""
+        options = self._trace_options
+        static_at = {n % len(args) for n in options.static_argnums if -len(args) <= n < len(args)}
+        return static_at | {
+            i for i, name in enumerate(self._positional) if name in options.static_argnames and i < len(args)
+        }
 
     @functools.cached_property
     def _positional(self) -> list[str]:
@@ -306,6 +349,16 @@ class PartitionedFunction(Method):
 def _nothing_given(traced: Traced, mesh: Mesh) -> Sequence[Tactic]:
     """What comes before a plan, which holds what was given when it was made."""
     return ()
+
+
+def _shape_of(x: Any) -> Any:
+    """An array, or a number, as its shape and type."""
+    if isinstance(x, jax.ShapeDtypeStruct):
+        return jax.ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type)
+    if isinstance(x, str) or not (hasattr(x, "dtype") or isinstance(x, (int, float, complex))):
+        return x
+    shape, dtype, weak = _type_of(x)
+    return jax.ShapeDtypeStruct(shape, dtype, weak_type=weak)
 
 
 def _type_of(x: Any) -> tuple[tuple[int, ...], Any, bool]:

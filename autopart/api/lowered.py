@@ -4,41 +4,47 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
 import jax
-import numpy as np
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
 from autopart.api.compiled import Compiled, concrete_mesh, platform_of, platform_of_devices
+from autopart.api.conflict_table import Conflicts
+from autopart.api.explained.another_program import Remake, what_if_made
 from autopart.api.explained.explain import explain
 from autopart.api.explained.explanation import Explanation
 from autopart.api.explained.left_whole import replicated
-from autopart.api.explained.priced_conflict import PricedConflict
 from autopart.api.explained.resolutions import METADATA_OPS, priced_conflicts
 from autopart.api.explained.what_if import WhatIf, what_if
 from autopart.api.interpreted import run_in_sequence
 from autopart.api.metadata import Metadata
+from autopart.api.named_rows import costed_schedules
 from autopart.api.plan.host_check import check_hosts
 from autopart.api.plan.plan import Plan
 from autopart.api.plan.plan_of import plan_of
 from autopart.api.platform import runnable
 from autopart.api.remarks import remarks
-from autopart.api.report.page import write_report
+from autopart.api.report.page import Sheet, head, write_report
 from autopart.api.schedule import Scheduled
+from autopart.api.schedule_named import Schedule
+from autopart.api.shortest_schedule import Shortest
+from autopart.api.tactic import Tactic
 from autopart.api.tactics import INPUTS
 from autopart.api.trace import Traced
-from autopart.core.arguments import AXES, FLAG, NONE, PATH, STRING, TEXT, Kind, check, mapping, shown
+from autopart.core.arguments import AXES, FLAG, NONE, PATH, STRING, TEXT, Kind, check, instance, mapping, shown, whole
 from autopart.core.errors import ArgumentError, CallError
 from autopart.core.jax_internals import module_text
 from autopart.core.mesh import Mesh
+from autopart.core.partitioning import Partitioning
 from autopart.core.passes import PassReport
 from autopart.core.program_text import program_text
 from autopart.core.text import core_text
 from autopart.costmodel.estimate import Estimate
 from autopart.costmodel.flop_shares import divided
+from autopart.costmodel.hardware.devices import Device
 from autopart.costmodel.hardware.links import mesh_links
 from autopart.costmodel.simulator.links.redistribution_costs import axis_seconds
 from autopart.spmd.device_local import DeviceLocal
@@ -54,6 +60,9 @@ _OPTION = Kind(
 COMPILER_OPTIONS = mapping(STRING, _OPTION, "a dict of XLA's options by name, each text, a number or a flag") | NONE
 """What XLA is told."""
 
+NAMED_OPS = 100_000
+"""Ops of the largest program whose named schedules a report costs without being asked."""
+
 
 @dataclass(frozen=True)
 class Lowered:
@@ -62,9 +71,10 @@ class Lowered:
     traced: Traced
     scheduled: Scheduled
     mesh: Mesh
-    devices: np.ndarray | None = None
+    devices: jax.sharding.Mesh | None = None
     compiler_options: Mapping[str, Any] | None = None
     inline: bool = False
+    remake: Remake | None = field(default=None, repr=False, compare=False)
 
     def __repr__(self) -> str:
         cost = f", {self.estimate}" if self.estimate else ""
@@ -101,6 +111,7 @@ class Lowered:
             conflicts=priced_conflicts(self.scheduled, METADATA_OPS),
             replicated=replicated(self.scheduled.partitioning, self.program, self.scheduled.reports),
             remarks=tuple(remarks(self.traced, self.scheduled)),
+            shortest=Shortest(self.scheduled),
         )
 
     @functools.cached_property
@@ -112,9 +123,9 @@ class Lowered:
         return plan_of(self.scheduled)
 
     @functools.cached_property
-    def conflicts(self) -> tuple[PricedConflict, ...]:
+    def conflicts(self) -> Conflicts:
         """The conflicts that the schedule left, each with what every way out would cost. A lowering per way."""
-        return priced_conflicts(self.scheduled)
+        return Conflicts(priced_conflicts(self.scheduled))
 
     def explain(self, path: str) -> Explanation:
         """Why the values of a path are laid out as they are: tactic, action, ops on the way, readers, collectives.
@@ -126,23 +137,68 @@ class Lowered:
         check("Lowered.explain", path=(path, TEXT))
         return explain(self.scheduled, path)
 
-    def what_if(self, inputs: Mapping[str, Any], axis: str | Sequence[str]) -> WhatIf:
+    def what_if(
+        self,
+        what: Mapping[str, Any] | Tactic | Schedule | None = None,
+        axis: str | Sequence[str] | None = None,
+        *,
+        batch: int | None = None,
+        mesh: Mesh | None = None,
+        device: str | Device | None = None,
+    ) -> WhatIf:
         """What another decision would cost: seconds, bytes and collectives beside the plan's, and where it fails.
 
-        `inputs` and `axis` are those of `ap.ManualPartition`, whose errors it raises for names that are not there. A
-        dim that the axis does not divide is no error here, but an entry of `fails`.
-        """
-        check("Lowered.what_if", inputs=(inputs, INPUTS), axis=(axis, AXES))
-        return what_if(self.scheduled, inputs, axis)
+        what     with `axis` the inputs of `ap.ManualPartition`, whose errors it raises for names that are not there; a
+                 dim that the axis does not divide is no error here, but an entry of `fails`. A tactic is added to the
+                 schedule, whatever it does: `ap.Recompute("blocks")`, a search. A schedule takes the schedule's place
+        batch    another size of the batch; mesh, device   another mesh, or the same one of other devices
 
-    def report(self, path: str | Path) -> Path:
+        All but the first lowers the function again, by the plan of this program where its mesh has these axes.
+        """
+        if axis is not None:
+            check("Lowered.what_if", inputs=(what, INPUTS), axis=(axis, AXES))
+            return what_if(self.scheduled, cast("Mapping[str, Any]", what), axis)
+        if isinstance(what, Mapping):
+            raise ArgumentError(
+                "Lowered.what_if: along which axis?", hint=f"axis=, one of {', '.join(self.mesh.shape)}"
+            )
+        check("Lowered.what_if", batch=(batch, whole(1) | NONE), mesh=(mesh, instance("an ap.Mesh", Mesh) | NONE))
+        if what is None and batch is None and mesh is None and device is None:
+            raise ArgumentError("Lowered.what_if: what?", hint="inputs and axis, a tactic, batch=, mesh= or device=")
+        over = mesh or (Mesh(self.mesh.shape, device) if device is not None else self.mesh)
+        return what_if_made(self.traced, self.scheduled, self.remake, what, batch, over)
+
+    def report(
+        self, path: str | Path, *, tokens: int | None = None, named: bool | None = None, beside: Lowered | None = None
+    ) -> Path:
         """Writes a page that shows all of this, one HTML file that needs no network; returns where it is.
 
-        Tactics, named schedules beside the result, memory over the program, seconds by op, collective and source line,
-        layouts drawn on the mesh, conflicts, the search's progress, and the plan as code.
+        Tactics, named schedules beside the result, memory over the program, seconds by op, axis, collective and source
+        line, the roofline, layouts drawn on the mesh and by host, conflicts, the search's progress, the plan as code.
+        `tokens` are those of a step, counted in the inputs where they can be. `named` schedules are costed, a lowering
+        each, where no search did; by default if the program is of at most `NAMED_OPS` ops. `beside` is another lowered
+        program to put beside this one.
         """
-        check("Lowered.report", path=(path, PATH))
-        return write_report(self.metadata, self.scheduled, path)
+        check("Lowered.report", path=(path, PATH), tokens=(tokens, whole(1) | NONE), named=(named, FLAG | NONE))
+        check("Lowered.report", beside=(beside, instance("what ap.jit(...).lower(...) returns", Lowered) | NONE))
+        named = self.traced.program.op_count <= NAMED_OPS if named is None else named
+        return write_report(self._sheet(tokens, named, beside), path)
+
+    def _sheet(self, tokens: int | None = None, named: bool = False, beside: Lowered | None = None) -> Sheet:
+        costed = named and not any("baselines" in tactic.report for tactic in self.metadata.tactics)
+        simulated = self.mesh.device is not None and self.estimate is not None and self.estimate.simulation is not None
+        return Sheet(
+            self.metadata,
+            self.scheduled,
+            tokens,
+            costed_schedules(Partitioning(self.traced.program, self.mesh)) if costed and simulated else None,
+            None if beside is None else (beside.metadata, beside.estimate),
+            None if self.devices is None else self.devices.devices,
+        )
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the head of the report."""
+        return head(self._sheet())
 
     def _price(self) -> Price | None:
         if self.mesh.device is None:

@@ -15,11 +15,11 @@ import dataclasses
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autopart.api.explained.left_whole import Replicated
 from autopart.api.explained.priced_conflict import PricedConflict, Resolution
-from autopart.api.names import dead_tags
+from autopart.api.names import Keys, dead_tags
 from autopart.api.schedule_code import schedule_code
 from autopart.api.tactic import TacticResult
 from autopart.core.actions import Action, Tile, row_of, text_of
@@ -36,6 +36,9 @@ from autopart.costmodel.flop_shares import AxisUse, divided, percent
 from autopart.search.comparison import baseline_lines
 from autopart.spmd.device_local import COLLECTIVES, DeviceLocal
 from autopart.spmd.gathered import Gathered
+
+if TYPE_CHECKING:
+    from autopart.api.shortest_schedule import Shortest
 
 BASELINE_LINES = 5
 """Lines that a printed table spends on named schedules; the tactic's report has all of them."""
@@ -70,8 +73,7 @@ class TacticReport:
     report               whatever an automatic tactic says about its search
     flop_divided         mesh axis -> share of the program's flop (0 to 1) in ops that have a loop over the axis; empty
                          for a program without flop
-    notes                axes that are used but divide less than half the flop, tags of values that nothing uses, loops
-                         whose length the data decide, with the number of trips that estimates count
+    notes                axes that are used but divide less than half the flop, tags of values that nothing uses
     decisions            the actions as data: ("tile", key, dim, axis), ("atomic", key, axis), ("propagate", axis),
                          ("share_gathers", within);
                          `key` names the value, and no other, in a tactic
@@ -113,6 +115,8 @@ class Metadata:
     conflicts: tuple[PricedConflict, ...] = ()
     replicated: tuple[Replicated, ...] = ()
     remarks: tuple[str, ...] = ()
+    shortest: Shortest | None = field(default=None, repr=False, compare=False)
+    """Finds the shortest decisions of each tactic; None where the program is no longer at hand."""
 
     def __str__(self) -> str:
         header = ["tactic", "actions", *COLLECTIVES]
@@ -153,15 +157,19 @@ class Metadata:
         return table_html(header, rows) + lines_html(str(self).splitlines()[1 + len(self.tactics) :])
 
     def as_schedule(self) -> str:
-        """Python code of the manual tactics that take the same actions, so that a found schedule can be kept and read.
+        """Python code of manual tactics that lay everything out alike, so that a found schedule can be kept and read.
 
-        Values that have no name are called by their number, `"%123"`: those hold for this very program.
+        As short as is found in a few seconds, and checked, where it comes from a lowered program; else of the actions
+        as they are. Values without a path or a tag are named by scope, op and line; without those by their number,
+        `"%123"`, which holds for this very program.
         """
         return schedule_code(self)
 
     def to_json(self) -> str:
         """Everything as JSON."""
-        return json.dumps(dataclasses.asdict(self), indent=1)
+        plain = dataclasses.asdict(dataclasses.replace(self, shortest=None))
+        del plain["shortest"]
+        return json.dumps(plain, indent=1)
 
     @staticmethod
     def from_json(text: str) -> Metadata:
@@ -214,16 +222,16 @@ def report_tactic(
     lowered: DeviceLocal,
     estimate: Estimate | None,
     uses: tuple[AxisUse, ...],
-    named: Mapping[int, str],
+    keys: Keys,
 ) -> TacticReport:
-    """The row of a tactic, from the state it left behind; `named` has the key of each argument that has one."""
+    """The row of a tactic, from the state it left behind; `keys` says what a tactic calls a value."""
     program, count = partitioning.program, lowered.collectives()
     blocked = {
         kind: tuple(program.where(op) or f"op {op}" for op in ops) for kind, ops in unpartitioned(partitioning).items()
     }
     return TacticReport(
         name=name,
-        actions=tuple(describe(action, partitioning) for action in did.actions),
+        actions=tuple(text_of(action, keys) for action in did.actions),
         collectives={kind: count[kind] for kind in COLLECTIVES},
         collectives_by_axis=lowered.collectives_by_axis(),
         conflicts=tuple(map(str, conflicts(partitioning))),
@@ -235,36 +243,20 @@ def report_tactic(
         notes=(
             *(str(use) for use in uses if use.is_partial),
             *map(_dead_tag, dead_tags(program)),
-            *_assumed_trips(program),
             *_left_whole(did.report.get("left_whole", ())),
         ),
-        decisions=tuple(tuple(row_of(action, _key_of(action, partitioning.program, named))) for action in did.actions),
+        decisions=tuple(tuple(row_of(action, _key_of(action, partitioning.program, keys))) for action in did.actions),
     )
 
 
-def _key_of(action: Action, program: Program, named: Mapping[int, str]) -> Callable[[int], str]:
-    """How a value is written: by name, or by number where it has none or the name may stand for its longer twin."""
+def _key_of(action: Action, program: Program, keys: Keys) -> Callable[[int], str]:
+    """How a value is written: by name, or by number where the name may stand for its longer twin."""
     is_short = isinstance(action, Tile) and twin_of(program, action.value, action.dim) is not None
-    return lambda value: f"%{value}" if is_short else named.get(value, f"%{value}")
-
-
-def describe(action: Action, partitioning: Partitioning) -> str:
-    """An action as the paper writes it, with the value's name."""
-    return text_of(action, partitioning.program.value_name)
+    return lambda value: f"%{value}" if is_short else keys(value)
 
 
 def _dead_tag(tag: str) -> str:
     return f'tag "{tag}": nothing uses the values that carry it, so they are no part of the program'
-
-
-def _assumed_trips(program: Program) -> list[str]:
-    """How often each loop is counted whose length the data decide."""
-    bodies = [scope for scope in program.scopes if scope.kind == "body" and not scope.trips_known]
-    return [
-        f"loop at {program.where(scope.op) or f'op {scope.op}'}: the data decide how often it runs, and estimates "
-        f"count {scope.trips} (ap.ExpectedTrips says another number)"
-        for scope in bodies
-    ]
 
 
 def _left_whole(rows: Sequence[Mapping[str, str]]) -> list[str]:

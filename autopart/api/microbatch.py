@@ -22,6 +22,7 @@ from autopart.core.mesh import Mesh
 from autopart.core.partitioning import Partitioning
 from autopart.core.passes import Pass
 from autopart.core.program import Program
+from autopart.core.quoting import short_place
 from autopart.spmd.microbatch import AXIS, LoopPlan, Middle, microbatched, plan_loops
 
 
@@ -94,7 +95,24 @@ class MicrobatchLoop(Pass):
         except PartitionError as error:
             raise self.context.blamed(error, self.tactic) from None
 
+    def remarks(self, program: Program, made: Program) -> tuple[str, ...]:
+        """See `Pass.remarks`: what is computed on the whole batch."""
+        if self.tactic.steps == 1:
+            return ()
+        values = [int(program.value_op[value]) for value in self._plan(program)[0].hoisted]
+        said = dict.fromkeys(f"{program.spec(op).kind}  {short_place(program.where(op))}".rstrip() for op in values)
+        return tuple(f"computed before the loop, since it needs no activations: {text}" for text in said)
+
     def _looped(self, program: Program) -> Program:
+        plan, taken = self._plan(program)
+        if plan.loops > self.tactic.loops:
+            raise _conflict(plan, plan.middles[0], self.tactic.loops)
+        if not plan.loops:
+            raise _not_looped(plan.partitioning, taken)
+        return microbatched(plan, self.tactic.steps)
+
+    def _plan(self, program: Program) -> tuple[LoopPlan, Sequence[Action]]:
+        """What runs in which loop, and the actions that say what is cut."""
         if program.manual.names:
             raise ArgumentError(
                 "the model has a shard_map, and what stands in it cannot be cut into microbatches",
@@ -111,16 +129,11 @@ class MicrobatchLoop(Pass):
         for action in taken:
             if isinstance(action, Tile | Atomic) and action.value not in program.argument_place:
                 raise ArgumentError(
-                    f"{program.value_name(action.value)} is no argument of the program",
+                    f"{program.shown_name(action.value)} is no argument of the program",
                     why="what is computed is cut as propagation finds",
                     hint=", ".join(map(repr, program.argument_names[:4])),
                 )
-        plan = plan_loops(partitioning)
-        if plan.loops > self.tactic.loops:
-            raise _conflict(plan, plan.middles[0], self.tactic.loops)
-        if not plan.loops:
-            raise _not_looped(partitioning, taken)
-        return microbatched(plan, steps)
+        return plan_loops(partitioning), taken
 
 
 def _not_looped(partitioning: Partitioning, actions: Sequence[Action]) -> PartitionError:

@@ -5,6 +5,7 @@
     "params/blocks/0/w"   an argument leaf: its pytree path below the argument's name
     "scores"              a tag (every value that carries it)
     "outputs/1"           an output leaf
+    "blocks_*/attn/dot_general@lm.py:52"    any other value: scope, op and line (`core/value_places.py`)
 
 A key of a tactic is one of the first parts ("params", "scores", "outputs"), or a pattern over whole names; below it
 come patterns over the rest of the path, nested as deep as the user likes. A key is first looked for as it is written,
@@ -13,6 +14,7 @@ then read as a pattern (`core/name_patterns.py`): "w[0]" is the argument of that
 
 from __future__ import annotations
 
+import weakref
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -20,20 +22,26 @@ from functools import cached_property
 from typing import Any
 
 from autopart.core.errors import UnknownNameError, closest
+from autopart.core.importer.constraints import is_constraint
 from autopart.core.name_patterns import compiled, is_pattern
 from autopart.core.program import Program
+from autopart.core.value_places import ValuePlaces, is_place
 
 OUTPUTS = "outputs"
 
 
 @dataclass(frozen=True)
 class Named:
-    """A value under its full name; `head` is the part that a tactic's key names, `below` the rest of the path."""
+    """A value under its full name; `head` is the part that a tactic's key names, `below` the rest of the path.
+
+    exact   the name is of this very value, and not of a longer twin of it (`core/passes/padding/`) too
+    """
 
     name: str
     head: str
     below: str
     value: int
+    exact: bool = False
 
 
 def named_values(program: Program) -> list[Named]:
@@ -48,18 +56,28 @@ def named_values(program: Program) -> list[Named]:
     return found
 
 
-def keys(program: Program) -> dict[int, str]:
-    """Argument -> the key by which a tactic names it and nothing else; arguments without one are missing.
+class Keys:
+    """Value -> the key by which a tactic names it and nothing else.
 
-    "x" is no such key where "x/0" is an argument too, or "x" a tag.
+    An argument's path, a tag of its own, an output's path, and else where its code stands; "%12" where it has none of
+    these. "x" is no such key where "x/0" is an argument too, or "x" a tag.
     """
-    matched = Counter(leading for n in named_values(program) for leading in _leading_parts(n.name))
-    found: dict[int, str] = {}
-    for name, value in zip(program.argument_names, program.arguments, strict=True):
-        is_number = name.startswith("%") and name[1:].isdigit()
-        if name and not is_number and matched[name] == 1:
-            found[value] = name
-    return found
+
+    def __init__(self, program: Program):
+        self._places, self._named = program.value_places, dict[int, str]()
+        values = named_values(program)
+        matched = Counter(leading for n in values for leading in _leading_parts(n.name))
+        for named in values:
+            is_number = named.name.startswith("%") and named.name[1:].isdigit()
+            if named.name and not is_number and not is_constraint(named.name) and matched[named.name] == 1:
+                self._named.setdefault(named.value, named.name)
+
+        self.arguments = {value: self._named[value] for value in program.arguments if value in self._named}
+        """Of the arguments that have a key of their own."""
+
+    def __call__(self, value: int) -> str:
+        """The key."""
+        return self._named.get(value) or self._places.name_of(value) or f"%{value}"
 
 
 def _leading_parts(path: str) -> Iterator[str]:
@@ -93,7 +111,13 @@ class Paths:
         found = self._by_leading_part.get(key, [])
         if found or not is_pattern(key):
             return found
-        return [(named, rest) for named, path in self.rows for rest in _rest(path, key)]
+        if key not in self._by_pattern:
+            self._by_pattern[key] = [(named, rest) for named, path in self.rows for rest in _rest(path, key)]
+        return self._by_pattern[key]
+
+    @cached_property
+    def _by_pattern(self) -> dict[str, list[tuple[Named, str]]]:
+        return {}
 
     @cached_property
     def _by_leading_part(self) -> dict[str, list[tuple[Named, str]]]:
@@ -106,9 +130,18 @@ class Paths:
 
 @dataclass(frozen=True)
 class Names:
-    """Named values, to be looked up by the keys of tactics."""
+    """Named values, to be looked up by the keys of tactics; `places` has those that have no name of their own."""
 
     values: list[Named]
+    places: ValuePlaces | None = None
+
+    @staticmethod
+    def of(program: Program) -> Names:
+        """Those of a program, which are looked for once."""
+        places = program.value_places
+        if places not in _KNOWN:
+            _KNOWN[places] = Names(named_values(program), weakref.proxy(places))
+        return _KNOWN[places]
 
     @cached_property
     def by_head(self) -> dict[str, list[tuple[Named, str]]]:
@@ -124,6 +157,10 @@ class Names:
         return Paths([(named, named.name) for named in self.values])
 
 
+_KNOWN: weakref.WeakKeyDictionary[ValuePlaces, Names] = weakref.WeakKeyDictionary()
+"""By the places of its program, which live as long as the program does."""
+
+
 def names_of_nothing(program: Program) -> tuple[str, ...]:
     """Names that are there and stand for no value: dead tags, and what has no arrays."""
     return (*dead_tags(program), *program.without_arrays)
@@ -134,15 +171,17 @@ def select(names: Names, key: str, nothing: Collection[str] = ()) -> list[tuple[
 
     A key that only matches one of the names that stand for `nothing` names no value, and is no error.
 
-    "%12" names value number 12 of the program, as `Metadata.as_schedule` writes those without a name.
+    "%12" names value number 12 of the program, for values without a name.
 
     Raises `UnknownNameError` with the closest names if there are none.
     """
     if key.startswith("%") and key[1:].isascii() and key[1:].isdecimal():
-        return [(Named(key, key, "", int(key[1:])), "")]
+        return [(Named(key, key, "", int(key[1:]), exact=True), "")]
     found = names.by_head.get(key, [])
     if not found and ("/" in key or is_pattern(key)):
         found = names.whole.below(key)
+    if not found and names.places is not None and is_place(key):
+        return [(Named(name, name, "", value, exact=True), "") for name, value in names.places.values_of(key)]
     if not found and not _stands_for(key, nothing):
         known = sorted({n.head for n in names.values} | {n.name for n in names.values} | set(nothing))
         what = "glob" if is_pattern(key) else "name"

@@ -16,7 +16,7 @@ import itertools
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -25,11 +25,14 @@ from flax import nnx
 
 from autopart.api.compiled import concrete_mesh
 from autopart.api.filter_jit import Static
+from autopart.api.flax_shardings import FlaxNames, names_asked, unread
 from autopart.api.jit import PartitionedFunction
 from autopart.api.jit import jit as partitioned_jit
 from autopart.api.leaves import is_key
 from autopart.api.lowered import Lowered
+from autopart.api.metadata import Metadata
 from autopart.api.method import Method
+from autopart.api.schedule_named import Schedule
 from autopart.api.tactic import Tactic
 from autopart.api.trace import Traced
 from autopart.core.arguments import FUNCTION, check
@@ -40,18 +43,23 @@ from autopart.core.user_line import warn
 
 
 def jit(
-    fun: Callable, mesh: Mesh | jax.sharding.Mesh, schedule: Sequence[Tactic] = (), **jit_options: Any
+    fun: Callable, mesh: Mesh | jax.sharding.Mesh | None = None, schedule: Schedule = (), **jit_options: Any
 ) -> ModuleFunction:
     """As `ap.jit`, for a function of nnx modules, optimizers and arrays that may change the modules it is given.
 
     Tactics name a leaf by its argument and path, "model/layers/0/kernel". Outputs are "outputs/0" for what `fun`
     returns, then one for each argument that holds modules. Give `donate_argnames` for those, so that they are updated
-    in place and keep one layout. `jit_options` are those of `ap.jit`, but for the shardings.
+    in place and keep one layout. `jit_options` are those of `ap.jit`, but for the shardings: `in_shardings="flax"`, or
+    logical axis rules, reads the metadata of variables (`nnx.with_partitioning`).
     """
     check("ap.nnx.jit", fun=(fun, FUNCTION))
-    for option in ("in_shardings", "out_shardings"):
-        if jit_options.pop(option, None) is not None:
-            raise ArgumentError(f"ap.nnx.jit takes no {option}", hint="tactics that name leaves, such as 'model/*'")
+    names = names_asked(jit_options.pop("in_shardings", None))
+    for option, given in (("in_shardings", names), ("out_shardings", jit_options.pop("out_shardings", None))):
+        if given is not None and not isinstance(given, FlaxNames):
+            hint = "tactics that name leaves, such as 'model/*', or in_shardings=\"flax\" for metadata of variables"
+            raise ArgumentError(f"ap.nnx.jit takes no {option} but names of flax", hint=hint)
+    if names is not None:
+        jit_options["in_shardings"] = names
     return ModuleFunction(fun, mesh, schedule, jit_options)
 
 
@@ -90,6 +98,14 @@ class ModuleLowered(Lowered):
     """What `lower` returns: a partitioned program, whose shardings come in the modules' form."""
 
     forms: tuple[tuple[str, _Form], ...] = field(default=(), repr=False)
+    unread: tuple[str, ...] = field(default=(), repr=False)
+
+    @functools.cached_property
+    def metadata(self) -> Metadata:
+        """See `Lowered.metadata`; with a remark about metadata of variables that nobody asked for."""
+        found = Lowered.metadata.func(self)
+        more = (unread(dict.fromkeys(self.unread)),) if self.unread else ()
+        return dataclasses.replace(found, remarks=(*found.remarks, *more))
 
     def as_jax_shardings(self) -> tuple[tuple[Any, ...], Any]:
         """(in_shardings, out_shardings) on real devices, as `nnx.jit` takes them.
@@ -111,9 +127,10 @@ class ModuleFunction(Method):
     """What `jit` returns: call it, or `lower` it without devices."""
 
     def __init__(
-        self, fun: Callable, mesh: Mesh | jax.sharding.Mesh, schedule: Sequence[Tactic], options: dict[str, Any]
+        self, fun: Callable, mesh: Mesh | jax.sharding.Mesh | None, schedule: Schedule, options: dict[str, Any]
     ):
         self._fun, self._signature = fun, inspect.signature(fun)
+        self._names_asked: FlaxNames | None = options.get("in_shardings")
         self._static = self._names(options, "static")
         donated = self._names(options, "donate")
         self._partitioned: PartitionedFunction = partitioned_jit(
@@ -150,7 +167,8 @@ class ModuleFunction(Method):
         low = self._partitioned.lower(structure, *arrays)
         fields = {field.name: getattr(low, field.name) for field in dataclasses.fields(low)}
         forms = [(name, _form_of(named.get(name, {}))) for name in self._slots]
-        return ModuleLowered(**fields, forms=tuple(forms))
+        unread = {} if self._names_asked is not None else _names_of_dims(named, nnx.split(list(named.values()))[1])
+        return ModuleLowered(**fields, forms=tuple(forms), unread=tuple(unread))
 
     def traced(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Traced:
         """See `PartitionedFunction.traced`."""
@@ -200,6 +218,8 @@ class ModuleFunction(Method):
     def _split(self, named: dict[str, Any], static: dict[str, Any]) -> tuple[Static, Any, list[Any]]:
         """(what is no array, nnx's state, its arrays in each slot): a shared variable belongs to its first argument."""
         graph, state = nnx.split(list(named.values()))
+        if self._names_asked is not None:
+            self._names_asked.by_path.update(_names_of_dims(named, state))
         tree = jax.tree.structure(state)
         arrays = dict(zip(named, _by_position(state, len(named)), strict=True))
         structure = Static((graph, tree, tuple(named), tuple(static.items())))
@@ -222,6 +242,36 @@ class ModuleFunction(Method):
             )
         values = dict(zip(named, _by_position(after, len(named)), strict=True))
         return (out, *(values[name] for name in _holding_modules(named)))
+
+
+def run_both(
+    fun: Callable, partitioned: Callable, args: Sequence[Any], fill: Callable[[Any], Any], static: Mapping[str, Any]
+) -> tuple[Any, Any]:
+    """What `fun`, whole and partitioned, returns for equal arguments, each with what it leaves in the modules.
+
+    `fill` makes arrays of shapes.
+    """
+    arrays = jax.tree.map(lambda leaf: leaf if _is_module(leaf) else fill(leaf), list(args), is_leaf=_is_module)
+    graph, state = nnx.split(arrays)
+    state = jax.tree.map(fill, state)
+
+    def run(step: Callable) -> Any:
+        given = nnx.merge(graph, jax.tree.map(jnp.copy, state))
+        out = step(*given)
+        return out, nnx.to_pure_dict(nnx.state(given))
+
+    return run(nnx.jit(fun, **static)), run(partitioned)
+
+
+def _names_of_dims(named: Mapping[str, Any], state: Any) -> dict[str, tuple[Any, ...]]:
+    """Full name -> names of dims, of the variables that have some in their metadata."""
+    arguments, found = list(named), dict[str, tuple[Any, ...]]()
+    for path, variable in nnx.to_flat_state(state):
+        said = variable.get_metadata() if isinstance(variable, nnx.Variable) else {}
+        dims = said.get("out_sharding") or said.get("sharding_names") or said.get("sharding")
+        if dims and any(dims):
+            found["/".join([arguments[cast(int, path[0])], *map(str, path[1:])])] = tuple(dims)
+    return found
 
 
 def _by_position(state: Any, count: int) -> list[Any]:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from autopart.api.names import Named, Names, named_values, names_of_nothing, resolve, select
+from autopart.api.names import Named, Names, names_of_nothing, resolve, select
 from autopart.api.tactic import Tactic, TacticContext, TacticResult
 from autopart.api.tactics import ManualPartition
 from autopart.core.arguments import ANYTHING, STRING, check_fields, mapping, shown
@@ -58,7 +58,7 @@ class Pad:
 
     def asked(self, program: Program) -> Iterator[tuple[int, int, int]]:
         """(value, dim, multiple) of what is to be longer."""
-        names, nothing = Names(named_values(program)), names_of_nothing(program)
+        names, nothing = Names.of(program), names_of_nothing(program)
         for key, wanted in self.inputs.items():
             for target, decision in resolve(select(names, key, nothing), wanted, key, nothing):
                 pairs = decision if isinstance(decision, list) else [decision]

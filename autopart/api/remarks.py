@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from autopart.api.flax_shardings import boxes, unread
 from autopart.api.schedule import Scheduled
 from autopart.api.trace import Traced
 from autopart.core.program import Program
@@ -29,6 +30,11 @@ MOST_DIFFERENCES = 4
 def remarks(traced: Traced, scheduled: Scheduled) -> Iterator[str]:
     """The lines, in this order."""
     yield from _not_donated(traced, scheduled)
+    yield from _donated_in_vain(traced.program)
+    given = [text for tactic in scheduled.reports for text in tactic.report.get("shardings", ())]
+    named = {traced.program.argument_names[n]: dims for n, (dims, _) in boxes(traced).items() if any(dims)}
+    if named and not any(text.startswith("flax names of") for text in given):
+        yield unread(named)
     for tactic in scheduled.reports:
         differs = tactic.report.get("plan", {}).get("differs", ())
         if differs and tactic is next(t for t in scheduled.reports if t.report.get("plan", {}).get("differs")):
@@ -36,7 +42,27 @@ def remarks(traced: Traced, scheduled: Scheduled) -> Iterator[str]:
             yield f"the plan was made for another program: {', '.join(differs[:MOST_DIFFERENCES])}{more}"
         yield from tactic.report.get("memory_kinds", ())
     yield from _in_host_memory(traced.program)
+    yield from _assumed_trips(traced.program)
     yield from (f"{report.name}: {remark}" for report in traced.passes for remark in report.remarks)
+
+
+def _donated_in_vain(program: Program) -> Iterator[str]:
+    """Donated arguments whose memory no result takes."""
+    names = [program.argument_names[n] for n in sorted(program.donated.difference(program.ties.values()))]
+    if names:
+        more = f" and {len(names) - 2} more" if len(names) > 2 else ""
+        which = ", ".join(names[:2]) + more
+        yield f"{which} {'are' if len(names) > 1 else 'is'} donated, and no result has the type: nothing is saved"
+
+
+def _assumed_trips(program: Program) -> Iterator[str]:
+    """How often each loop is counted whose length the data decide."""
+    bodies = [scope for scope in program.scopes if scope.kind == "body" and not scope.trips_known]
+    yield from (
+        f"loop at {program.where(scope.op) or f'op {scope.op}'}: the data decide how often it runs, and estimates "
+        f"count {scope.trips} (ap.ExpectedTrips says another number)"
+        for scope in bodies
+    )
 
 
 def _in_host_memory(program: Program) -> Iterator[str]:

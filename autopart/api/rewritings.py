@@ -12,10 +12,9 @@ import dataclasses
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
-from autopart.api.automatic import AutomaticPartition
 from autopart.api.microbatch import Microbatch, MicrobatchLoop
 from autopart.api.pad_tactic import Pad, PaddingAsked
 from autopart.api.recompute import RecomputationOf, Recompute
@@ -28,6 +27,9 @@ from autopart.core.program import Program
 from autopart.search.space.decision_space import DecisionSpace
 from autopart.search.space.named.inputs import Inputs
 from autopart.spmd.microbatch import AXIS
+
+if TYPE_CHECKING:
+    from autopart.api.automatic import AutomaticPartition
 
 
 @dataclass(frozen=True)
@@ -49,16 +51,32 @@ class Rewriting:
         if self.pad is not None:
             found.append(f"ap.Pad({dict(self.pad.inputs)!r})")
         if self.microbatch is not None:
-            found.append(f"ap.Microbatch({dict(self.microbatch.inputs)!r}, steps={self.microbatch.steps})")
+            loops = f", loops={self.microbatch.loops}" if self.microbatch.loops > 1 else ""
+            found.append(f"ap.Microbatch({dict(self.microbatch.inputs)!r}, steps={self.microbatch.steps}{loops})")
         if self.recompute is not None:
             found.append(f"ap.Recompute({self.recompute.keep!r})")
         return ", ".join(found)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """As options of the command line's search, by which it finds this program or a better one."""
+        found: dict[str, Any] = {} if self.pad is None else {"uneven": "pad"}
+        if self.microbatch is not None:
+            found["microbatches"] = str(self.microbatch.steps)
+        first = self.recompute.policies[0] if self.recompute is not None else None
+        return found | ({"recompute": (first,)} if isinstance(first, str) else {})
 
     @property
     def report(self) -> dict[str, Any]:
         """What its tactics say of themselves."""
         tactics = [tactic for tactic in (self.pad, self.microbatch, self.recompute) if tactic is not None]
         return {key: said for tactic in tactics for key, said in tactic.report.items()}
+
+    @property
+    def in_two_loops(self) -> Rewriting | None:
+        """The same where the microbatches may be gone through twice; None where that says nothing new."""
+        once = self.microbatch
+        return replace(self, microbatch=replace(once, loops=2)) if once is not None and once.loops == 1 else None
 
     def passes(self) -> list[Pass]:
         """The passes that rewrite it."""
@@ -96,7 +114,7 @@ def batch_inputs(program: Program, steps: Sequence[int]) -> Mapping[str, Any]:
     """
     if not steps:
         return {}
-    dims = _data_dims(program, math.gcd(*steps)) or _data_dims(program, 1)
+    dims = batch_dims(program, math.gcd(*steps)) or batch_dims(program)
     below: dict[str, dict[str, int]] = {}
     for value, dim in dims.items():
         head, _, rest = program.value_name(value).partition("/")
@@ -105,7 +123,7 @@ def batch_inputs(program: Program, steps: Sequence[int]) -> Mapping[str, Any]:
     return {head: _one_dim(dims, leaves[head]) for head, dims in below.items()}
 
 
-def _data_dims(program: Program, size: int) -> Mapping[int, int]:
+def batch_dims(program: Program, size: int = 1) -> Mapping[int, int]:
     """Arguments that are data -> their batch dims, of those that an axis of this size divides."""
     space = DecisionSpace.of(Partitioning(program, Mesh({AXIS: size})), [AXIS])
     return Inputs.of(space, AXIS).dims

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from autopart.api.metadata import TacticReport, report_tactic
-from autopart.api.names import keys
+from autopart.api.names import Keys
 from autopart.api.tactic import SCHEDULE, Tactic, TacticContext, run_tactics
 from autopart.core.actions import Action
 from autopart.core.arguments import check
@@ -60,7 +60,7 @@ def run_schedule(
     check("schedule", schedule=(schedule, SCHEDULE))
     partitioning = Partitioning(program, mesh)
     statics = LoweringContext.of(program)
-    price, flop, named = _pricing(program, mesh, cost_model), op_flop(program), keys(program)
+    price, flop, keys = _pricing(program, mesh, cost_model), op_flop(program), Keys(program)
 
     def outcome() -> tuple[DeviceLocal, Estimate | None, tuple[AxisUse, ...]]:
         lowered = lower_for_device(partitioning, options, statics)
@@ -74,7 +74,7 @@ def run_schedule(
         taken += did.actions
         left = lowered, estimate, uses = outcome()
         used_by = {use.axis: (tactic, context) for use in uses if use.users} | used_by
-        reports.append(report_tactic(tactic.name, did, partitioning, lowered, estimate, uses, named))
+        reports.append(report_tactic(tactic.name, did, partitioning, lowered, estimate, uses, keys))
         if strict:
             _check_unblocked(reports[-1], tactic, context)
     lowered, estimate, uses = left or outcome()

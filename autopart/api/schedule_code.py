@@ -9,8 +9,9 @@
     a report of microbatches
       ->  ap.Microbatch({"x": 0}, steps=4)
 
-One manual tactic per propagation; names that differ in their numbers alone become a glob (`globs.py`). Names come from
-files too: all of them pass through `quoted` on their way into code.
+One manual tactic per propagation, or as few as lay everything out so, where the program is at hand
+(`shortest_schedule.py`); names that differ in their numbers alone become a glob (`globs.py`). Names come from files
+too: all of them pass through `quoted` on their way into code.
 """
 
 from __future__ import annotations
@@ -19,28 +20,26 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from autopart.api.globs import with_globs
-from autopart.api.names import Named
-from autopart.core.actions import Action, ActionError, Atomic, Propagate, ShardLoops, ShareGathers, Tile, action_of
+from autopart.api.names import Named, Names
+from autopart.api.schedule_blocks import Block, blocks_of
+from autopart.core.actions import ActionError, action_of
 from autopart.core.errors import PartitionError
 from autopart.core.quoting import one_line, quoted
 
 if TYPE_CHECKING:
-    from autopart.api.metadata import Metadata
+    from autopart.api.metadata import Metadata, TacticReport
 
 WIDTH = 110
 
 
 def schedule_code(metadata: Metadata) -> str:
     """Python code of a list `schedule` that takes the same actions; it needs `import autopart as ap`."""
-    names = [*metadata.in_specs, *metadata.out_specs]
-    named = [Named(n, *_parts(n), value=i) for i, n in enumerate(names)]
+    named = [Named(n, *_parts(n), value=i) for i, n in enumerate([*metadata.in_specs, *metadata.out_specs])]
+    shown = _shortest(metadata) or [_blocks(t, Names(named)) for t in metadata.tactics]
     lines = ["schedule = ["]
-    for tactic in metadata.tactics:
-        lines.append(f"    # {one_line(tactic.name)}")
-        if len(tactic.decisions) != len(tactic.actions):
-            raise PartitionError(
-                f"the actions of {one_line(tactic.name)} are there as text only", why="an older autopart wrote them"
-            )
+    for tactic, blocks in zip(metadata.tactics, shown, strict=True):
+        named = tactic.report.get("named", "")
+        lines.append(f"    # {one_line(tactic.name)}" + (f": {one_line(named)}, exactly" if named else ""))
         if "microbatch" in tactic.report:
             lines.append(f"    {_microbatch(tactic.report['microbatch'])},")
         if "pipeline" in tactic.report:
@@ -50,13 +49,37 @@ def schedule_code(metadata: Metadata) -> str:
             lines.append(f"    {_recompute(tactic.report['recompute'])},")
         if "pad" in tactic.report:
             lines.append(f"    ap.Pad({_pairs(tactic.report['pad']['inputs'])}),")
-        keys: list[str] = []
-        actions = [action_of(row, lambda key, keys=keys: _numbered(key, keys)) for row in tactic.decisions]
-        for axis, decisions in _propagations(actions, keys):
-            lines += _tactic_lines(with_globs(decisions, named), axis)
-        lines += [f"    ap.SharedGathers(within={a.within})," for a in actions if isinstance(a, ShareGathers)]
-        lines += ["    ap.ShardedLoops()," for a in actions if isinstance(a, ShardLoops)]
-    return "\n".join([*lines, "]"])
+        for block in blocks:
+            lines += _tactic_lines(block)
+        words = [tuple(row) for row in tactic.decisions]
+        lines += [f"    ap.SharedGathers(within={int(row[1])})," for row in words if row[0] == "share_gathers"]
+        lines += ["    ap.ShardedLoops()," for row in words if row[0] == "shard_loops"]
+    return "\n".join([*lines, "]", *_without_name(shown)])
+
+
+def _shortest(metadata: Metadata) -> Sequence[Sequence[Block]] | None:
+    """As short as can be found, where the program is at hand and the tactics are those that it was given."""
+    found = metadata.shortest
+    return found.blocks if found is not None and found.scheduled.reports is metadata.tactics else None
+
+
+def _blocks(tactic: TacticReport, names: Names) -> list[Block]:
+    """What the rows of a tactic say."""
+    if len(tactic.decisions) != len(tactic.actions):
+        raise PartitionError(
+            f"the actions of {one_line(tactic.name)} are there as text only", why="an older autopart wrote them"
+        )
+    keys: list[str] = []
+    actions = [action_of(row, lambda key: _numbered(key, keys)) for row in tactic.decisions]
+    blocks = blocks_of(actions, keys.__getitem__)
+    return [Block(block.axes, with_globs(list(block.decisions.items()), names)) for block in blocks]
+
+
+def _without_name(shown: Iterable[Sequence[Block]]) -> list[str]:
+    """What gives a name to values that are written by number."""
+    numbers = [key for blocks in shown for block in blocks for key in block.decisions if key.startswith("%")]
+    named = ", ".join(dict.fromkeys(numbers))
+    return [f'# {named}: no name and no line; y = ap.tag("name", y) in the model gives one'] if numbers else []
 
 
 def _microbatch(said: Mapping[str, Any]) -> str:
@@ -114,25 +137,11 @@ def _numbered(key: object, keys: list[str]) -> int:
     return len(keys) - 1
 
 
-def _propagations(actions: Sequence[Action], keys: Sequence[str]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    """(axis, [(key, decision)]) per propagation; decisions about other axes wait for theirs."""
-    waiting: dict[str, list[tuple[str, str]]] = {}
-    for action in actions:
-        match action:
-            case Tile(value, dim, axis):
-                waiting.setdefault(axis, []).append((keys[value], str(dim)))
-            case Atomic(value, axis):
-                waiting.setdefault(axis, []).append((keys[value], "ap.REPLICATED"))
-            case Propagate(axis) if axis in waiting:
-                yield axis, waiting.pop(axis)
-            case _:
-                pass
-    yield from waiting.items()
-
-
-def _tactic_lines(decisions: dict[str, str], axis: str) -> list[str]:
-    parts = [f"{quoted(key)}: {decision}" for key, decision in decisions.items()]
-    one = f"    ap.ManualPartition({{{', '.join(parts)}}}, axis={quoted(axis)}),"
+def _tactic_lines(block: Block) -> list[str]:
+    parts = [f"{quoted(key)}: {decision!r}" for key, decision in block.decisions.items()]
+    axes = [quoted(axis) for axis in block.axes]
+    axis = axes[0] if len(axes) == 1 else f"({', '.join(axes)})"
+    one = f"    ap.ManualPartition({{{', '.join(parts)}}}, axis={axis}),"
     if len(one) <= WIDTH:
         return [one]
     return [
@@ -140,7 +149,7 @@ def _tactic_lines(decisions: dict[str, str], axis: str) -> list[str]:
         "        {",
         *_wrapped(parts),
         "        },",
-        f"        axis={quoted(axis)},",
+        f"        axis={axis},",
         "    ),",
     ]
 

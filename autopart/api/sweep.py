@@ -1,48 +1,55 @@
-"""`ap.sweep`: which mesh, and which schedule on it?
+"""`ap.sweep`: which mesh, and which schedule on it? Of which devices, and with which batch?
 
 result = ap.sweep(train_step, abstract_args, devices=32, device="tpu_v3", axes=("batch", "model"))
-print(result)                    a row per factorisation of 32: step, memory, whether it fits
+print(result)                    a row per factorisation of 32: step, memory, MFU, whether it fits
 best = result.best
 step = ap.jit(train_step, best.mesh, [best.tactic])
+
+ap.sweep(train_step, args, devices={"h100": 64, "tpu_v5p": 64}, price={"h100": 2.5, "tpu_v5p": 4.2})    $ a Mtoken
+ap.sweep(train_step, args_of, batches=(256, 512, 1024), devices=64, device="h100").pareto               by batch
 """
 
 from __future__ import annotations
 
-import csv
-import io
 import itertools
-import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from autopart.api.any_jit import any_jit
+from autopart.api.any_jit import Jitted, any_jit
 from autopart.api.asked_passes import passes_asked
 from autopart.api.automatic import AutomaticPartition
 from autopart.api.jit import OPTIONS, known_options
-from autopart.api.metadata import describe
+from autopart.api.names import Keys
 from autopart.api.plan.replay_tactic import Replay
-from autopart.api.tactic import SCHEDULE, Tactic, TacticContext, actions_of
+from autopart.api.schedule_named import Schedule, schedule_of
+from autopart.api.sweep_rows import Sweep, SweepRow
+from autopart.api.tactic import Tactic, TacticContext, actions_of
 from autopart.api.trace import LoadedProgram
+from autopart.core.actions import text_of
 from autopart.core.arguments import (
     ANYTHING,
     NONE,
-    PATH,
     TEXT,
+    Kind,
     check,
+    check_once,
+    function_of,
     instance,
+    mapping,
+    number,
     sequence,
     shown,
     whole,
 )
-from autopart.core.errors import MeshError, PartitionError
-from autopart.core.html import lines_html, table_html
+from autopart.core.errors import ArgumentError, MeshError, PartitionError, closest
 from autopart.core.mesh import Mesh
 from autopart.core.partitioning import Partitioning
-from autopart.core.units import bytes_text, seconds_text
 from autopart.costmodel.cost_models import cost_model_of
 from autopart.costmodel.estimate import CostModel
+from autopart.costmodel.hardware.devices import device as device_named
+from autopart.costmodel.utilization import tokens_found, utilization
 from autopart.search.budget import Budget
 from autopart.search.cost import Objective
 from autopart.search.execution.executor import Executor, executor_of
@@ -55,125 +62,25 @@ SWEEP_BUDGET = Budget(400)
 """Evaluations per mesh unless told otherwise."""
 
 
-@dataclass(frozen=True)
-class SweepRow:
-    """What was found on one mesh.
-
-    step_s, peak_bytes, fits   estimates of the best schedule; None where the mesh cannot be used
-    searched                   False: given up after a part of the budget, because others were much better; what was
-                               found until then, the named schedules at least, bounds what a whole search would find
-    error                      why the mesh cannot be used
-    """
-
-    mesh: Mesh
-    step_s: float | None = None
-    peak_bytes: float | None = None
-    fits: bool | None = None
-    score: float = float("inf")
-    evaluations: int = 0
-    searched: bool = False
-    decisions: tuple[str, ...] = ()
-    actions: tuple[str, ...] = ()
-    error: str = ""
-    tactic: Replay | None = None
-
-    def plain(self) -> dict[str, Any]:
-        """As plain values."""
-        return {
-            "mesh": self.mesh.shape, "step_s": self.step_s, "peak_bytes": self.peak_bytes, "fits": self.fits,
-            "evaluations": self.evaluations, "searched": self.searched, "decisions": list(self.decisions),
-            "actions": list(self.actions), "error": self.error,
-        }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Sweep:
-    """The rows of a sweep, in the order of the meshes."""
-
-    rows: tuple[SweepRow, ...]
-    device: str | None
-
-    @property
-    def best(self) -> SweepRow:
-        """Of the rows that fit, the one with the smallest objective; where none does, the one that needs least memory.
-
-        Raises `MeshError` where no mesh could be used.
-        """
-        usable = [r for r in self.rows if not r.error]
-        if not usable:
-            raise MeshError(
-                "no mesh of the sweep could be used", why=self.rows[0].error if self.rows else "there is none"
-            )
-        fitting = [r for r in usable if r.fits]
-        if fitting:
-            return min(fitting, key=lambda r: r.score)
-        return min(usable, key=lambda r: r.peak_bytes or 0.0)
-
-    def __str__(self) -> str:
-        header = ["mesh", "step", "peak", "fits", "evaluations", ""]
-        rows = [header, *map(self._cells, self.rows)]
-        widths = [max(len(r[i]) for r in rows) for i in range(len(header))]
-        lines = ["  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows]
-        if not any(row.fits for row in self.rows):
-            lines.append("none fits: the best is the one that needs least memory")
-        return "\n".join(lines)
-
-    def _repr_html_(self) -> str:
-        """For notebooks: a row per mesh."""
-        header = ["mesh", "step", "peak", "fits", "evaluations", ""]
-        note = [] if any(row.fits for row in self.rows) else ["none fits: the best is the one that needs least memory"]
-        return table_html(header, map(self._cells, self.rows)) + lines_html(note)
-
-    def _cells(self, row: SweepRow) -> list[str]:
-        if row.error or row.step_s is None or row.peak_bytes is None:
-            return [str(row.mesh), "-", "-", "-", "-", row.error.splitlines()[0]]
-        note = "best" if row is self.best else "" if row.searched else "given up early"
-        return [
-            str(row.mesh),
-            seconds_text(row.step_s) if row.searched else f"<= {seconds_text(row.step_s)}",
-            bytes_text(row.peak_bytes),
-            "yes" if row.fits else "no",
-            str(row.evaluations),
-            note,
-        ]
-
-    def to_csv(self, path: str | Path | None = None) -> str:
-        """The table as CSV, in seconds and bytes, one column per axis; also written to `path`."""
-        out = io.StringIO()
-        axes = list(dict.fromkeys(a for r in self.rows for a in r.mesh.axis_names))
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow([*axes, "step_s", "peak_bytes", "fits", "evaluations", "searched", "error"])
-        for r in self.rows:
-            sizes = [r.mesh.shape[a] for a in axes]
-            writer.writerow([*sizes, r.step_s, r.peak_bytes, r.fits, r.evaluations, r.searched, r.error])
-        return _written(out.getvalue(), path)
-
-    def to_json(self, path: str | Path | None = None) -> str:
-        """Everything as JSON; also written to `path`."""
-        data = {"device": self.device, "rows": [r.plain() for r in self.rows]}
-        return _written(json.dumps(data, indent=1), path)
-
-    def plot(self, path: str | Path) -> None:
-        """Seconds against memory, a point per mesh, the device's memory as a line; needs matplotlib."""
-        from autopart.api.sweep_plot import write_plot
-
-        check("Sweep.plot", path=(path, PATH))
-        write_plot(self, path)
-
-
+_PRICE = mapping(TEXT, number(0), 'a dict of devices to prices of a device and hour, such as {"h100": 2.5}') | NONE
+_OF_KINDS = Kind("None: devices= says which kinds there are", NONE.legal)
+_DEVICE = Kind("the name of a registered device, such as 'h100', or devices={'h100': 64}", TEXT.legal)
 _AXES = sequence(TEXT, "a list of axis names", least=1)
 _MESHES = sequence(instance("meshes", Mesh), "a list of ap.Mesh({...})", least=1) | NONE
 
 
 def sweep(
     fun: Callable | LoadedProgram,
-    args: Sequence[Any] = (),
+    args: Sequence[Any] | Callable[[int], Sequence[Any]] = (),
     *,
-    devices: int | None = None,
+    devices: int | Mapping[str, int] | None = None,
     device: str | None = None,
     axes: Sequence[str] = ("batch", "model"),
-    schedule: Sequence[Tactic] = (),
+    schedule: Schedule = (),
     meshes: Sequence[Mesh] | None = None,
+    batches: Sequence[int] | None = None,
+    tokens: int | Callable[[int], int] | None = None,
+    price: Mapping[str, float] | None = None,
     optimizer: str | Optimizer = "mcts",
     budget: Budget = SWEEP_BUDGET,
     seed: int = 0,
@@ -187,52 +94,114 @@ def sweep(
     """Searches a schedule for `fun` on every mesh of `devices` devices with these `axes`, in parallel on the executor.
 
     Every way to write `devices` as an ordered product is a mesh, sizes of 1 included; or `meshes` are given, each with
-    a device of its own. `schedule` is applied first on each; a mesh on which that is not legal gets a row that says
-    so. `budget` counts per mesh; one whose result after a quarter of it is much worse than the best is given up.
-    `jit_options` are those of `ap.jit` (`donate_argnums`, ...).
+    a device of its own. `devices={"h100": 64, "tpu_v5p": 32}` is a sweep over kinds of devices. `schedule` is applied
+    first on each; a mesh on which that is not legal gets a row that says so. `budget` counts per mesh; one whose result
+    after a quarter of it is much worse than the best of its kind and batch is given up.
+    `batches` are tried in turn: `args` is then a function of the batch that returns the arguments.
+    `tokens` are those of a step, a number or a function of the batch; without, they are counted in the largest input of
+    integers. `price` is that of a device and hour. `jit_options` are those of `ap.jit` (`donate_argnums`, ...).
     """
-    if meshes is None and not whole(1, 2**20).legal(devices):
-        raise MeshError(f"a sweep over {shown(devices)} devices", why=f"it is {whole(1, 2**20).says}, or give meshes=")
-    check("ap.sweep", args=(args, sequence(ANYTHING, "a list of arguments")), axes=(axes, _AXES))
-    check("ap.sweep", device=(device, TEXT if meshes is None else TEXT | NONE))
-    check("ap.sweep", schedule=(schedule, SCHEDULE), meshes=(meshes, _MESHES), options=(options, OPTIONS))
-    AutomaticPartition(
+    found = list(_meshes_of(devices, device, axes, meshes))
+    check("ap.sweep", batches=(batches, sequence(whole(1), "a list of batch sizes", least=1) | NONE))
+    check("ap.sweep", tokens=(tokens, (whole(1) if batches is None else whole(1) | function_of(1)) | NONE))
+    check("ap.sweep", price=(price, _PRICE), options=(options, OPTIONS))
+    schedule = schedule_of("ap.sweep", schedule)
+    known_args = sequence(ANYTHING, "a list of arguments") if batches is None else function_of(1)
+    check("ap.sweep", args=(args, known_args))
+    for name in price or ():
+        if name not in {mesh.device for mesh in found}:
+            raise ArgumentError(
+                f"ap.sweep: a price of {shown(name)}",
+                hint=closest(name, dict.fromkeys(mesh.device or "" for mesh in found)),
+            )
+    search = AutomaticPartition(
         list(axes), optimizer=optimizer, budget=budget, seed=seed, executor=executor, objective=objective,
         cost_model=cost_model, options=options, cache=cache,
     )  # fmt: skip
-    jit_options, cost_model = known_options("ap.sweep", jit_options), cost_model_of(cost_model)
-    found = list(meshes or (Mesh(sizes, device=device) for sizes in factorisations(devices or 1, axes)))
+    jit_options = known_options("ap.sweep", jit_options)
     if asked := passes_asked(schedule, found):
         jit_options = {**jit_options, "passes": [*jit_options.get("passes", ()), *asked]}
-    function = any_jit(fun, found[0], args, **jit_options)
-    traced = function.traced(args, {})
-    starts: dict[int, Partitioning] = {}
-    errors: dict[int, str] = {}
-    for number, mesh in enumerate(found):
-        try:
-            partitioning = Partitioning(traced.program, mesh)
-            tactics = [*function.given(traced, mesh), *schedule]
-            actions_of(partitioning, tactics, TacticContext(options, cost_model_of(cost_model)))
-        except PartitionError as error:
-            errors[number] = str(error)
-        else:
-            starts[number] = partitioning
-    wanted = Search(
-        axes=tuple(axes) if meshes is None else found[0].axis_names, optimizer=optimizer_of(optimizer), budget=budget,
-        seed=seed, objective=objective, cost_model=cost_model, options=options, cache=cache,
-    )  # fmt: skip
-    session = executor_of(executor).start(MeshTask(tuple(starts.values()), wanted))
-    try:
-        results = dict(zip(starts, search_meshes(session, len(starts), budget), strict=True)) if starts else {}
-    finally:
-        session.close()
-    rows = [_row(starts[n], *results[n]) if n in results else SweepRow(m, error=errors[n]) for n, m in enumerate(found)]
+    rows: list[SweepRow] = []
+    for batch in batches or (None,):
+        given = args if batch is None else cast("Callable[[int], Sequence[Any]]", args)(batch)
+        check("ap.sweep", args=(given, sequence(ANYTHING, "a list of arguments")))
+        for kind in dict.fromkeys(mesh.device for mesh in found):
+            of_kind = [mesh for mesh in found if mesh.device == kind]
+            function = any_jit(fun, of_kind[0], cast("Sequence[Any]", given), **jit_options)
+            told = tokens(cast(int, batch)) if callable(tokens) else tokens
+            same = {"batch_size": batch, "price": None if price is None or kind is None else price.get(kind)}
+            swept = _swept(function, cast("Sequence[Any]", given), of_kind, schedule, search, meshes is None, told)
+            rows += [replace(row, **same) for row in swept]
     named = {mesh.device for mesh in found}
     return Sweep(tuple(rows), named.pop() if len(named) == 1 else None)
 
 
+def _meshes_of(
+    devices: int | Mapping[str, int] | None, device: str | None, axes: Sequence[str], meshes: Sequence[Mesh] | None
+) -> Iterator[Mesh]:
+    check("ap.sweep", axes=(axes, _AXES), meshes=(meshes, _MESHES))
+    check_once("ap.sweep", axes)
+    kinds = mapping(TEXT, whole(1, 2**20), "a dict of devices to numbers of them")
+    if meshes is not None:
+        check("ap.sweep", device=(device, TEXT | NONE))
+        yield from meshes
+        return
+    if isinstance(devices, Mapping):
+        check("ap.sweep", devices=(devices, kinds), device=(device, _OF_KINDS))
+        counts = dict(devices)
+        if not counts:
+            raise MeshError("a sweep over no devices", hint='devices={"h100": 64}')
+    elif whole(1, 2**20).legal(devices):
+        check("ap.sweep", device=(device, _DEVICE))
+        counts = {cast(str, device): cast(int, devices)}
+    else:
+        why = f"it is {whole(1, 2**20).says}, or give meshes="
+        raise MeshError(f"a sweep over {shown(devices)} devices", why=why)
+    for kind, count in counts.items():
+        yield from (Mesh(sizes, device=kind) for sizes in factorisations(count, axes))
+
+
+def _swept(
+    function: Jitted, args: Sequence[Any], meshes: Sequence[Mesh], schedule: Sequence[Tactic],
+    search: AutomaticPartition, all_axes: bool, tokens: int | None,
+) -> Iterator[SweepRow]:  # fmt: skip
+    """The rows of one program on meshes of one kind of device."""
+    traced = function.traced(args, {})
+    starts: dict[int, Partitioning] = {}
+    errors: dict[int, str] = {}
+    price, options = cost_model_of(search.cost_model), search.options or LoweringOptions()
+    for place, mesh in enumerate(meshes):
+        try:
+            partitioning = Partitioning(traced.program, mesh)
+            tactics = [*function.given(traced, mesh), *schedule]
+            actions_of(partitioning, tactics, TacticContext(options, price))
+        except PartitionError as error:
+            errors[place] = str(error)
+        else:
+            starts[place] = partitioning
+    wanted = Search(
+        axes=search.axes_of(meshes[0]) if all_axes else meshes[0].axis_names,
+        optimizer=optimizer_of(search.optimizer), budget=search.budget, seed=search.seed, objective=search.objective,
+        cost_model=price, options=options, cache=search.cache,
+    )  # fmt: skip
+    session = executor_of(search.executor).start(MeshTask(tuple(starts.values()), wanted))
+    try:
+        results = dict(zip(starts, search_meshes(session, len(starts), search.budget), strict=True)) if starts else {}
+    finally:
+        session.close()
+    counted = tokens_found(traced.program)
+    known = {"tokens": tokens or (counted[0] if counted else None)}
+    for place, mesh in enumerate(meshes):
+        if place in errors:
+            yield SweepRow(mesh, error=errors[place])
+            continue
+        row, kind = _row(starts[place], *results[place]), mesh.device
+        share = utilization(traced.program, device_named(kind), mesh.size, row.step_s) if kind and row.step_s else None
+        yield replace(row, utilization=share, **known)
+
+
 def _row(start: Partitioning, found: SearchResult, searched: bool) -> SweepRow:
-    best = found.report["best"]
+    best, keys = found.report["best"], Keys(start.program)
     return SweepRow(
         mesh=start.mesh,
         step_s=best["step_s"],
@@ -242,7 +211,7 @@ def _row(start: Partitioning, found: SearchResult, searched: bool) -> SweepRow:
         evaluations=found.report["evaluations"],
         searched=searched,
         decisions=tuple(found.report["decisions"]),
-        actions=tuple(describe(a, start) for a in found.actions),
+        actions=tuple(text_of(a, keys) for a in found.actions),
         tactic=Replay(found.actions),
     )
 
@@ -260,10 +229,3 @@ def factorisations(count: int, axes: Sequence[str]) -> Iterator[dict[str, int]]:
             product *= size
         if product == count:
             yield dict(zip(axes, sizes, strict=True))
-
-
-def _written(text: str, path: str | Path | None) -> str:
-    check("Sweep", path=(path, PATH | NONE))
-    if path is not None:
-        Path(path).write_text(text)
-    return text

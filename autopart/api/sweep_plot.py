@@ -9,7 +9,7 @@ from autopart.core.errors import PartitionError
 from autopart.costmodel.hardware.devices import device
 
 if TYPE_CHECKING:
-    from autopart.api.sweep import Sweep
+    from autopart.api.sweep_rows import Sweep
 
 
 def write_plot(sweep: Sweep, path: str | Path) -> None:

@@ -21,13 +21,14 @@ from typing import Any
 import numpy as np
 
 from autopart.api.given_shardings import dims_by_axis
-from autopart.api.names import Named, Names, named_values, names_of_nothing, resolve, select
+from autopart.api.names import Named, Names, names_of_nothing, resolve, select
 from autopart.api.tactic import TacticContext, TacticResult
 from autopart.core.actions import Action, Atomic, Propagate, Tile
 from autopart.core.arguments import ANYTHING, AXES, STRING, Kind, check_fields, check_once, mapping, shown, takes
 from autopart.core.errors import TileError, UnknownNameError
 from autopart.core.partitioning import Partitioning
 from autopart.core.passes.padding.twins import twin_of
+from autopart.core.user_function import called, name_of
 from autopart.search.space.priors import walked_dims
 
 
@@ -72,7 +73,8 @@ UNEVEN = Kind('"refuse" or "pad"', lambda v: isinstance(v, str) and v in ("refus
 class ManualPartition:
     """Tiles named values along one mesh axis, or several, then propagates.
 
-    inputs  maps an argument's name, a tag, "outputs" or a glob over full names to a decision: a dim,
+    inputs  maps an argument's name, a tag, "outputs", a glob over full names or, for other values, scope, op and line
+            ("blocks_*/attn/dot_general@lm.py:52", as found schedules are printed) to a decision: a dim,
             `REPLICATED`, `FIRST_DIVISIBLE_DIM`, `LARGEST_DIVISIBLE_DIM`, `UNKNOWN`, a `PartitionSpec` of the axes
             (whole along those that it does not name), a callable `(path, shape) -> decision`, or a dict of globs over
             the pytree path below the key. With several axes, a tuple decides for each of them, anything else for all.
@@ -151,12 +153,12 @@ class ManualPartition:
         walked = _WalkedDims(partitioning)
         for value, named, decisions in self._decisions(partitioning):
             for axis, decision in zip(self.axes, decisions, strict=True):
-                asked = _asked(partitioning, walked, value, axis, decision, exact=named.name == f"%{value}")
+                asked = _asked(partitioning, walked, value, axis, decision, named.exact)
                 if asked is not None:
                     yield named, axis, asked
 
     def _decisions(self, partitioning: Partitioning) -> Iterator[tuple[int, Named, tuple[Any, ...]]]:
-        names, nothing = Names(named_values(partitioning.program)), names_of_nothing(partitioning.program)
+        names, nothing = Names.of(partitioning.program), names_of_nothing(partitioning.program)
         decided: dict[int, tuple[str, tuple[Any, ...]]] = {}
         for key, wanted in self.inputs.items():
             found = known_values(select(names, key, nothing), partitioning)
@@ -176,7 +178,8 @@ class ManualPartition:
 
     def _per_axis(self, decision: Any, target: Named, partitioning: Partitioning) -> tuple[Any, ...]:
         if takes(decision, 2):
-            decision = decision(target.below or target.name, partitioning.program.type_of(target.value).shape)
+            shape, what = partitioning.program.type_of(target.value).shape, f"{target.name}: {name_of(decision)}"
+            decision = called(TileError, what, decision, target.below or target.name, shape)
         dims = dims_by_axis(target.name, decision, len(partitioning.program.type_of(target.value).shape), self.axes)
         if dims is not None:
             decision = tuple(REPLICATED if dim is None else dim for dim in dims)
@@ -222,7 +225,7 @@ def _asked(
 ) -> Action | str | None:
     """The action that a decision asks for, why there is none, or None where nothing is asked.
 
-    A name stands for the value and its longer twin, a number for exactly that value.
+    A name stands for the value and its longer twin, a number or a place in the code for exactly that value.
     """
     match decision:
         case None | Choice.UNKNOWN:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import struct
 import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import jax
+import jax.export
 import numpy as np
 from jax.core import Tracer
 from jax.sharding import AbstractMesh, AxisType
@@ -36,7 +38,7 @@ from autopart.core.importer import (
 )
 from autopart.core.importer.closed_over import check_closed_over
 from autopart.core.importer.host_calls import lowered
-from autopart.core.importer.jaxprs import Dataflow
+from autopart.core.importer.jaxprs import Dataflow, equations
 from autopart.core.importer.mutable_refs import check_references
 from autopart.core.importer.platform_choices import PlatformChoice, platform_choices
 from autopart.core.jax_dispatch import static_arguments
@@ -139,7 +141,7 @@ def load(
     limits: Limits = DEFAULT_LIMITS,
     trusted: bool = False,
 ) -> LoadedProgram:
-    """A StableHLO module from text, gzipped text or bytecode.
+    """A StableHLO module from text, gzipped text or bytecode, also in a file that `jax.export` serialized.
 
     Arguments are named by `argument_names`, else by their `loc`, else arg0, arg1, ...; `ties` maps output positions
     to the argument positions they update (default: the module's `tf.aliasing_output`). Raises `ProgramError` where the
@@ -152,7 +154,7 @@ def load(
     """
     check("ap.load", path=(path, PATH), argument_names=(argument_names, _NAMES), ties=(ties, _TIES))
     check("ap.load", limits=(limits, instance("an ap.Limits(...)", Limits)), trusted=(trusted, FLAG))
-    data = read_module_file(Path(path), limits)
+    data = _exported(read_module_file(Path(path), limits), str(path))
     if not data.startswith(BYTECODE):
         check_text(data, limits)
     if not trusted and needs_child(data):
@@ -168,6 +170,17 @@ def load(
     in_tree = jax.tree.structure((avals[len(program.source.closed_over) :], {}))
     traced = Traced(program, in_tree, jax.tree.structure(outs), avals, outs, passes=reports)
     return LoadedProgram(traced, str(path))
+
+
+def _exported(data: bytes, path: str) -> bytes:
+    """The module in what `jax.export.Exported.serialize` wrote, else the data as they are."""
+    if data.find(BYTECODE) <= 0:
+        return data
+    try:
+        return jax.export.deserialize(bytearray(data)).mlir_module_serialized
+    except (AttributeError, IndexError, NotImplementedError, TypeError, ValueError, struct.error) as error:
+        why = " ".join(str(error).split())[:200]
+        raise ProgramError(f"{path} is no StableHLO module, and no function that jax.export wrote", why=why) from None
 
 
 def trace(
@@ -193,9 +206,32 @@ def trace(
         return replace(fun.traced, program=program).after(options.passes)
     watched = jitted(fun, options)
     args, kwargs = _without_shardings(watched, args, kwargs)
-    made = _lowered(fun, options, _traced(watched, mesh, args, kwargs), platform)
+    around = jax.sharding.get_abstract_mesh()
+    traced = _without_explicit_axes(watched, mesh, args, kwargs) if AxisType.Explicit in around.axis_types else None
+    with _auto(around) if traced is not None else contextlib.nullcontext():
+        made = _lowered(fun, options, traced or _traced(watched, mesh, args, kwargs), platform)
     warn_of_closures(watched.__name__, made.program, len(made.closed_over))
     return made
+
+
+def _auto(mesh: AbstractMesh) -> Any:
+    """A context in which the axes of the mesh that is set are no part of types, each of which would be a constraint."""
+    axes = (AxisType.Auto,) * len(mesh.axis_names)
+    return jax.sharding.use_abstract_mesh(AbstractMesh(mesh.axis_sizes, mesh.axis_names, axes))
+
+
+def _without_explicit_axes(watched: Any, mesh: Mesh, args: tuple, kwargs: dict) -> jax.stages.Traced | None:
+    """The function traced in such a context; None for one that asks for explicit axes (`jax.sharding.reshard`)."""
+    try:
+        with _auto(jax.sharding.get_abstract_mesh()):
+            traced = _traced(watched, mesh, args, kwargs)
+    except PartitionError:
+        raise
+    except ValueError as error:
+        if "AxisType.Auto" not in str(error):
+            raise
+        return None
+    return None if any(e.primitive.name == "reshard" for e in equations(traced.jaxpr)) else traced
 
 
 def _traced(watched: Any, mesh: Mesh, args: tuple, kwargs: dict) -> jax.stages.Traced:

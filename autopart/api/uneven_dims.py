@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from autopart.api.globs import with_globs
-from autopart.api.names import keys, named_values
+from autopart.api.names import Keys, Names, named_values
 from autopart.api.pad_tactic import Pad
 from autopart.core.mesh import Mesh
 from autopart.core.ops.rule import traits_of
@@ -71,7 +71,7 @@ def _places(program: Program) -> Mapping[int, list[Place]]:
 
     What is read element by element alone, such as optimizer state, is padded where it meets the others, not by itself.
     """
-    named, found = keys(program), dict[int, list[Place]]()
+    named, found = Keys(program).arguments, dict[int, list[Place]]()
     for value in program.arguments:
         if value in named:
             for dim, size in enumerate(program.type_of(value).shape):
@@ -114,8 +114,8 @@ def _multiple(size: int, axes: Sequence[int]) -> int:
 
 
 def _pad(program: Program, places: Sequence[Place], multiple: int) -> Pad:
-    named, pairs = {**_tags(program), **keys(program)}, dict[int, tuple[tuple[int, int], ...]]()
+    named, pairs = {**_tags(program), **Keys(program).arguments}, dict[int, tuple[tuple[int, int], ...]]()
     for value, dim in places:
         pairs[value] = (*pairs.get(value, ()), (dim, multiple))
-    inputs = with_globs(list(dict.fromkeys((named[v], each) for v, each in pairs.items())), named_values(program))
+    inputs = with_globs(list(dict.fromkeys((named[v], each) for v, each in pairs.items())), Names.of(program))
     return Pad({name: list(each) for name, each in inputs.items()})

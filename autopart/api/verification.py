@@ -4,27 +4,34 @@
                                                  0/w     f32[8]  2.1e-07     1.4e+00  yes
 
 Two orders of the same sum differ by rounding, so arrays of floats agree where they differ by at most a share of their
-largest element: the square root of the type's rounding step (3.5e-4 for f32, 8.9e-2 for bf16). Others are equal.
+largest element: the square root of the rounding step of the narrowest type that the program computes in (3.5e-4 for
+f32, 8.9e-2 for bf16). Others are equal.
 
 Elements that are NaN, or the same infinity, on both sides agree too, but say nothing: they are counted.
 """
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 import numpy as np
 
+from autopart.api.any_jit import Jitted, any_jit, holds_nnx
+from autopart.api.does_not_fit import only_updated
+from autopart.api.filter_jit import FilteredFunction, hidden, revealed
 from autopart.api.jit import jit
 from autopart.api.leaves import bits_of
 from autopart.api.tactic import Tactic
-from autopart.api.trace import LoadedProgram
+from autopart.api.trace import LoadedProgram, Traced
 from autopart.core.errors import CallError
+from autopart.core.jax_internals import numpy_dtype
 from autopart.core.mesh import Mesh
+from autopart.search.space.next_values import next_values
 
 _HOST_DEVICES = "--xla_force_host_platform_device_count"
 
@@ -101,6 +108,15 @@ class Verification:
         return f"{counted} {len(self.rows)} outputs agree{beside}"
 
 
+def on_the_host() -> None:
+    """Keeps jax from starting an accelerator, whose libraries write to the terminal, unless JAX_PLATFORMS asks for one.
+
+    What is lowered for a device needs none.
+    """
+    if not os.environ.get("JAX_PLATFORMS"):
+        jax.config.update("jax_platforms", "cpu")
+
+
 def host_devices(count: int) -> None:
     """Makes jax show `count` devices of the host's CPU; only before it is first used.
 
@@ -134,38 +150,75 @@ def verify(
     args        concrete or abstract; what is abstract is filled: floats with normal numbers, integers with 0 and 1
     tolerance   differences of floats allowed, as a share of the output's largest element; None: by type
 
-    Raises `CallError` where there are too few devices.
+    Modules of Flax nnx and Equinox are taken too; of the first, what the step leaves in them is compared. Raises
+    `CallError` where there are too few devices.
     """
-    partitioned = jit(fun, mesh, schedule, **jit_options)
+    partitioned = any_jit(fun, mesh, args, schedule, **jit_options)
     if isinstance(fun, LoadedProgram):
-        args, whole = args or fun.traced.of_leaves(fun.traced.in_avals), jit(fun, Mesh({"one": 1}))
+        args = args or fun.traced.of_leaves(fun.traced.in_avals)
+    traced = partitioned.traced(args, {})  # says what is wrong with the arguments, before anything runs
+    static = {key: jit_options[key] for key in ("static_argnums", "static_argnames") if key in jit_options}
+    fill = functools.partial(_array, random=np.random.default_rng(seed))
+    if holds_nnx(args) and not isinstance(fun, LoadedProgram):
+        from autopart.api import nnx  # imports flax, which is there
+
+        expected, found = nnx.run_both(fun, partitioned, args, fill, static)
     else:
-        static = {key: jit_options[key] for key in ("static_argnums", "static_argnames") if key in jit_options}
-        whole = jax.jit(fun, **static)
-    filled = _filled(args, np.random.default_rng(seed))
-    partitioned.traced(filled, {})  # says what is wrong with the arguments, before anything runs
-    expected, found = whole(*filled), partitioned(*filled)
+        filled = _filled(args, traced, fill)
+        expected, found = (hidden(run(*filled)) for run in (_whole(fun, partitioned, static), partitioned))
     pairs = zip(jax.tree_util.tree_flatten_with_path(expected)[0], jax.tree.leaves(found), strict=True)
-    return Verification(tuple(_compared(_name(path), want, got, tolerance) for (path, want), got in pairs))
+    least = max(map(_rounding_step, {t.dtype for spec in traced.program.specs for t in spec.results}), default=0.0)
+    return Verification(tuple(_compared(_name(path), want, got, tolerance, least) for (path, want), got in pairs))
 
 
-def _filled(args: Sequence[Any], random: np.random.Generator) -> list[Any]:
-    """The arguments, with arrays on the host: a donated one is then there for both runs."""
-    return [jax.tree.map(lambda leaf: _array(leaf, random), arg) for arg in args]
+def _whole(
+    fun: Callable[..., Any] | LoadedProgram, partitioned: Jitted, static: Mapping[str, Any]
+) -> Callable[..., Any]:
+    """What runs `fun` on one device, by jax where it is no file."""
+    if isinstance(fun, LoadedProgram):
+        return jit(fun, Mesh({"one": 1}))
+    if not isinstance(partitioned, FilteredFunction):
+        return jax.jit(fun, **static)
+    arrays_only = jax.jit(lambda *args: hidden(fun(*revealed(args))))
+    return lambda *args: arrays_only(*hidden(args))
 
 
-def _array(leaf: Any, random: np.random.Generator) -> Any:
+def _filled(args: Sequence[Any], traced: Traced, fill: Callable[[Any, bool], Any]) -> list[Any]:
+    """The arguments, with arrays on the host: a donated one is then there for both runs.
+
+    State that only updates read, such as an optimizer's, is zero where it is a shape, as when a training begins.
+    """
+    leaves, tree = jax.tree.flatten(list(args))
+    program, positions = traced.program, range(len(traced.program.arguments))
+    state = set(next_values(program).values())
+    updated = [n in state and only_updated(program, program.arguments[n]) for n in positions]
+    begins = list(traced.of_leaves(updated)) if any(n in state and not updated[n] for n in positions) else []
+    if len(begins) != len(leaves):
+        begins = [False] * len(leaves)
+    return jax.tree.unflatten(tree, [fill(leaf, zero) for leaf, zero in zip(leaves, begins, strict=True)])
+
+
+def _array(leaf: Any, zero: bool = False, *, random: np.random.Generator) -> Any:
+    """An array for a shape: floats as large as keep the size of what is multiplied with them, integers 0 and 1."""
     if isinstance(leaf, jax.ShapeDtypeStruct):
         if jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             return jax.random.split(jax.random.key(int(random.integers(2**31))), leaf.shape)
+        if zero:
+            return np.zeros(leaf.shape, leaf.dtype)
         if jax.numpy.issubdtype(leaf.dtype, np.inexact):
-            return np.asarray(random.standard_normal(leaf.shape)).astype(leaf.dtype)
+            fan_in = leaf.shape[-2] if len(leaf.shape) > 1 else 1
+            return np.asarray(random.standard_normal(leaf.shape) * max(1, fan_in) ** -0.5).astype(leaf.dtype)
         return random.integers(0, 2, leaf.shape).astype(leaf.dtype)
     is_key = isinstance(leaf, jax.Array) and jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key)
     return np.asarray(leaf) if isinstance(leaf, jax.Array) and not is_key else leaf
 
 
-def _compared(name: str, expected: Any, found: Any, tolerance: float | None) -> OutputDifference:
+def _rounding_step(dtype: str) -> float:
+    """Of a float type by its StableHLO name; 0 of others."""
+    return float(jax.numpy.finfo(numpy_dtype(dtype)).eps) if dtype.startswith(("f", "bf", "complex")) else 0.0
+
+
+def _compared(name: str, expected: Any, found: Any, tolerance: float | None, least: float) -> OutputDifference:
     expected, found = bits_of(expected), bits_of(found)
     is_inexact = jax.numpy.issubdtype(expected.dtype, np.inexact)
     wide = np.complex128 if jax.numpy.issubdtype(expected.dtype, np.complexfloating) else np.float64
@@ -174,7 +227,9 @@ def _compared(name: str, expected: Any, found: Any, tolerance: float | None) -> 
     with np.errstate(invalid="ignore", over="ignore"):  # of infinities, which `same` has where they agree
         apart = np.where(same, 0.0, np.abs(want - got))
     largest = float(np.max(np.abs(want[np.isfinite(want)]), initial=0.0))
-    share = (float(jax.numpy.finfo(expected.dtype).eps) ** 0.5 if tolerance is None else tolerance) if is_inexact else 0
+    share = 0.0
+    if is_inexact:
+        share = max(float(jax.numpy.finfo(expected.dtype).eps), least) ** 0.5 if tolerance is None else tolerance
     difference = float(np.max(apart, initial=0.0))
     type_ = f"{expected.dtype.name}[{','.join(map(str, expected.shape))}]"
     agrees, not_finite = bool((apart <= share * largest).all()), int(np.sum(same & ~np.isfinite(want)))

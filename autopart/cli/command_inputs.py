@@ -11,24 +11,24 @@ batch+model,_                    a layout: two axes tile dim 0, none tiles dim 1
 
 from __future__ import annotations
 
-import importlib
-import os
-import runpy
-import sys
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from autopart.api.jit import jit, known_options
+from autopart.api.any_jit import any_jit
+from autopart.api.jit import known_options
 from autopart.api.lowered import Lowered
-from autopart.api.parallelism import Parallelism
+from autopart.api.method import Method
 from autopart.api.plan.plan import Plan
-from autopart.api.tactic import SCHEDULE, Tactic
+from autopart.api.schedule_named import named_object
+from autopart.api.schedule_named import schedule_of as schedule_named
+from autopart.api.tactic import Tactic
 from autopart.api.trace import LoadedProgram, Traced, load
 from autopart.cli.python_file import check_not_python
-from autopart.core.arguments import check, is_sequence, shown
-from autopart.core.errors import ArgumentError, MeshError, UnknownNameError, closest
+from autopart.core.arguments import is_sequence, shown, takes
+from autopart.core.errors import ArgumentError, MeshError
 from autopart.core.mesh import Mesh
 
 
@@ -42,94 +42,102 @@ class Given:
 
     def traced(self) -> Traced:
         """It, before any schedule, as it is lowered for the platform that is here."""
-        return jit(self.fun, Mesh({"device": 1}), **self.options).traced(self.args, {})
+        return any_jit(self.fun, Mesh({"device": 1}), self.args, **self.options).traced(self.args, {})
 
     def lowered(self, mesh: Mesh, schedule: Sequence[Tactic], **options: Any) -> Lowered:
         """It, partitioned."""
-        return jit(self.fun, mesh, schedule, **{**self.options, **options}).lower(*self.args)
+        return any_jit(self.fun, mesh, self.args, schedule, **{**self.options, **options}).lower(*self.args)
 
 
-def program_of(text: str) -> Given:
-    """The program that PROGRAM names. Raises `PartitionError` where there is none."""
+def program_of(text: str, arguments: str | None = None) -> Given:
+    """The program that PROGRAM names, for the arguments that a second function returns where one is named.
+
+    Raises `PartitionError` where there is none.
+    """
     if ":" not in text or Path(text).exists():
         check_not_python(text)
-        return Given(load(text))
-    made = _called(text)
+        given = Given(load(text))
+    else:
+        given = _given(text, _called(text, "(fun, args)"))
+    if arguments is None:
+        return given
+    args = _called(arguments, "arguments")
+    if not is_sequence(args):
+        raise ArgumentError(f"{arguments}() returned {shown(args)}", hint="a tuple of the program's arguments")
+    return dataclasses.replace(given, args=tuple(args))
+
+
+def _given(text: str, made: Any) -> Given:
     match made:
         case (fun, args) if callable(fun) and is_sequence(args):
-            return Given(cast("Callable[..., Any]", fun), tuple(args))
+            options: Mapping[str, Any] = {}
         case (fun, args, Mapping() as options) if callable(fun) and is_sequence(args):
-            return Given(cast("Callable[..., Any]", fun), tuple(args), known_options(f"{text}()", dict(options)))
+            known_options(f"{text}()", dict(options))
         case _:
             raise ArgumentError(
                 f"{text}() returned {shown(made)}", hint="(fun, args), or (fun, args, options of ap.jit)"
             )
+    if isinstance(fun, Method):
+        raise ArgumentError(
+            f"{text}() returned a function that is partitioned already",
+            why="--mesh and --schedule say how it is partitioned",
+            hint="the function itself, without ap.jit, ap.nnx.jit or ap.filter_jit around it",
+        )
+    return Given(cast("Callable[..., Any]", fun), tuple(args), options)
 
 
-def _called(text: str) -> Any:
+def _called(text: str, what: str) -> Any:
     found = named_object(text)
     if not callable(found):
-        raise ArgumentError(f"{text} is {shown(found)}", hint="a function without arguments that returns (fun, args)")
+        raise ArgumentError(f"{text} is {shown(found)}", hint=f"a function without arguments that returns {what}")
+    if not takes(found, 0):
+        raise ArgumentError(f"{text} takes arguments", hint=f"a function without arguments that returns {what}")
     return found()
-
-
-def named_object(text: str) -> Any:
-    """What MODULE:NAME or FILE.py:NAME names; the working directory is searched for modules too."""
-    module, _, name = text.rpartition(":")
-    if module.endswith(".py"):
-        space: Mapping[str, Any] = runpy.run_path(module)
-    else:
-        if not all(part.isidentifier() for part in module.split(".")):
-            raise UnknownNameError(f"there is no module {module!r}", hint="MODULE:NAME, or FILE.py:NAME")
-        if os.getcwd() not in sys.path:
-            sys.path.insert(0, os.getcwd())
-        try:
-            space = vars(importlib.import_module(module))
-        except ModuleNotFoundError as error:
-            raise UnknownNameError(f"there is no module {module}", why=str(error)) from None
-    if name not in space:
-        raise UnknownNameError(f'{module} has no "{name}"', hint=closest(name, space))
-    return space[name]
 
 
 def mesh_of(text: str, device: str | None) -> Mesh:
     """The mesh that `batch=16,model=2` means."""
-    axes: dict[str, int] = {}
+    return Mesh(sizes_of(text), device=device)
+
+
+def sizes_of(text: str, what: str = "axis", example: str = "batch=16,model=2") -> dict[str, int]:
+    """The whole numbers in `batch=16,model=2`, by name."""
+    sizes: dict[str, int] = {}
     for part in text.split(","):
         name, is_set, size = part.partition("=")
         if not is_set or not size.strip().isdecimal():
-            raise MeshError(f"{part!r} is no axis of a mesh", hint="name=size for each axis, as in batch=16,model=2")
-        if name.strip() in axes:
-            raise MeshError(f'the axis "{name.strip()}" is there twice')
-        axes[name.strip()] = int(size)
-    return Mesh(axes, device=device)
+            raise MeshError(f"{part!r} is no {what} with its size", hint=f"name=size for each {what}, as in {example}")
+        if name.strip() in sizes:
+            raise MeshError(f'the {what} "{name.strip()}" is there twice')
+        sizes[name.strip()] = int(size)
+    return sizes
 
 
 def schedule_of(texts: Sequence[str]) -> Sequence[Tactic]:
     """The schedule that `--schedule` says, once or several times in a row. A plan stands alone."""
-    found = [_schedule(text) for text in texts]
+    found = [schedule_named(text, text) for text in texts]
     plans = [schedule for schedule in found if isinstance(schedule, Plan)]
     if plans and len(found) > 1:
         raise ArgumentError("a plan is a whole schedule", hint="one --schedule, or ap.Replay in a Python file")
     return plans[0] if plans else [tactic for schedule in found for tactic in schedule]
 
 
-def _schedule(text: str) -> Sequence[Tactic]:
-    if text.endswith(".json"):
-        return Plan.load(text)
-    if text.endswith(".py"):
-        text = f"{text}:schedule"
-    if "(" in text or ":" not in text:
-        return [Parallelism(text)]
-    found = named_object(text)
-    check(text, schedule=(found, SCHEDULE))
-    return cast("Sequence[Tactic]", found)
-
-
 def layout_of(text: str) -> tuple[tuple[str, ...] | None, ...]:
     """The axes that tile each dim, None where none does."""
     dims = [tuple(axis.strip() for axis in dim.split("+")) for dim in text.split(",")]
     return tuple(None if dim in (("_",), ("",)) else dim for dim in dims)
+
+
+def prices_of(text: str) -> dict[str, float]:
+    """The prices in `h100=2.5,tpu_v5p=4.2`, by name."""
+    found: dict[str, float] = {}
+    for part in text.split(","):
+        name, _, figure = part.partition("=")
+        try:
+            found[name.strip()] = float(figure)
+        except ValueError:
+            raise ArgumentError(f"{part!r} is no price", hint="device=price, as in h100=2.5,tpu_v5p=4.2") from None
+    return found
 
 
 def numbers_of(text: str) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ autopart estimate model.mlir --mesh batch=8 --device tpu_v3 --schedule "DP(batch
 
 from __future__ import annotations
 
+import contextlib
 import io
 import sys
 import warnings
@@ -17,6 +18,7 @@ from typing import TextIO
 
 import click
 
+from autopart.api.verification import on_the_host
 from autopart.cli.cache_command import cache
 from autopart.cli.completion_command import completion
 from autopart.cli.devices_command import devices
@@ -25,13 +27,16 @@ from autopart.cli.estimate_command import estimate
 from autopart.cli.explain_command import explain
 from autopart.cli.ops_command import ops
 from autopart.cli.partition_command import partition
+from autopart.cli.quiet_libraries import quiet_libraries
 from autopart.cli.raised_by_program import said_of
 from autopart.cli.report_command import report
 from autopart.cli.reshard_plan_command import reshard_plan
 from autopart.cli.search_command import search
+from autopart.cli.serve_command import serve
 from autopart.cli.sweep_command import sweep
 from autopart.cli.verify_command import verify
 from autopart.cli.warmup_command import warmup
+from autopart.cli.what_if_command import what_if
 from autopart.core.errors import PartitionError, PartitionWarning
 from autopart.core.quoting import one_line
 from autopart.core.user_line import is_of_user
@@ -50,20 +55,21 @@ def autopart() -> None:
 
 
 for command in (
-    partition, search, sweep, estimate, explain, diff, report, reshard_plan, verify, devices, ops, cache, warmup,
-    completion,
+    partition, search, sweep, estimate, explain, what_if, diff, report, reshard_plan, verify, devices, ops, cache,
+    warmup, completion, serve,
 ):  # fmt: skip
     autopart.add_command(command)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command; returns the exit code."""
-    with warnings.catch_warnings():
+    """Runs one command, by default that of the process; returns the exit code."""
+    with quiet_libraries() if arguments is None else contextlib.nullcontext(), warnings.catch_warnings():
         warnings.showwarning = _warned
         return _run(arguments)
 
 
 def _run(arguments: Sequence[str] | None) -> int:
+    on_the_host()
     try:
         code = autopart.main(list(sys.argv[1:] if arguments is None else arguments), "autopart", standalone_mode=False)
     except click.ClickException as error:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import click
 
 from autopart.api.lowered import Lowered
-from autopart.cli.command_inputs import mesh_of, program_of, schedule_of
+from autopart.cli.asked import Asked
 from autopart.cli.command_options import SAVE_PLAN, partitioned, show
+from autopart.core.written_file import write_text
 
 
 @click.command()
@@ -21,22 +20,21 @@ from autopart.cli.command_options import SAVE_PLAN, partitioned, show
 @click.option("--output", metavar="FILE", help="Where the text goes; by default it is printed.")
 @click.option("--strict", is_flag=True, help="Refuse a schedule at which propagation stops somewhere.")
 def partition(
-    program: str, mesh: str, device: str | None, schedule: Sequence[str], as_json: bool, save_plan: str | None,
-    text: str | None, output: str | None, strict: bool,
-) -> None:  # fmt: skip
+    asked: Asked, as_json: bool, save_plan: str | None, text: str | None, output: str | None, strict: bool
+) -> None:
     """Partition PROGRAM over a mesh by a schedule, and show what each tactic did.
 
     \b
     Example:
       autopart partition model.mlir --mesh batch=8 --schedule "DP(batch)" --save-plan plan.json
     """
-    low = program_of(program).lowered(mesh_of(mesh, device), schedule_of(schedule), strict=strict)
+    low = asked.lowered(strict=strict)
     if save_plan:
         low.plan.save(save_plan)
     if text:
         written = low.as_text(text)
         if output:
-            Path(output).write_text(written)
+            write_text(output, written, "the text")
         else:
             click.echo(written)
     if not text or output:

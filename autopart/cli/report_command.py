@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import click
 
-from autopart.cli.command_inputs import mesh_of, program_of, schedule_of
-from autopart.cli.command_options import partitioned, show
+from autopart.cli.asked import Asked
+from autopart.cli.command_options import TOKENS, partitioned, show
 
 
 @click.command()
 @partitioned
+@TOKENS
+@click.option("--named/--no-named", default=None, help="Cost the named schedules beside it, or not.")
+@click.option("--beside", multiple=True, metavar="SCHEDULE", help="A second schedule, or several in a row, beside it.")
 @click.option("--output", metavar="FILE", default="report.html", show_default=True, help="The page to write.")
 def report(
-    program: str, mesh: str, device: str | None, schedule: Sequence[str], as_json: bool, output: str
+    asked: Asked, as_json: bool, tokens: int | None, named: bool | None, beside: tuple[str, ...], output: str
 ) -> None:  # fmt: skip
     """Write a page about the partitioned PROGRAM that a browser opens without a network.
 
@@ -23,6 +23,6 @@ def report(
     Example:
       autopart report model.mlir --mesh batch=8 --device tpu_v3 --schedule "DP(batch)" --output report.html
     """
-    low: Any = program_of(program).lowered(mesh_of(mesh, device), schedule_of(schedule))
-    low.report(output)
+    other = asked.by(beside).lowered() if beside else None
+    asked.lowered().report(output, tokens=tokens, named=named, beside=other)
     show(output, {"report": output}, as_json)

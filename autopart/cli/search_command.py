@@ -1,15 +1,32 @@
-"""`autopart search`: a schedule found by an optimizer."""
+"""`autopart search`: a schedule found by an optimizer, what comes next, and what would fit."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shlex
+from typing import Any
 
 import click
 
 from autopart.api.automatic import AutomaticPartition
-from autopart.cli.command_inputs import mesh_of, program_of, schedule_of
-from autopart.cli.command_options import BUDGET, CACHE, EXECUTOR, OPTIMIZER, SAVE_PLAN, SEED, partitioned, show, whether
+from autopart.api.lowered import Lowered
+from autopart.api.named import named_schedules
+from autopart.api.ranking import ranking
+from autopart.cli.asked import Asked
+from autopart.cli.command_options import (
+    BUDGET,
+    CACHE,
+    EXECUTOR,
+    OPTIMIZER,
+    SAVE_PLAN,
+    SEED,
+    TOKENS,
+    partitioned,
+    show,
+    whether,
+)  # fmt: skip
 from autopart.cli.partition_command import described
+from autopart.costmodel.cost_models import CostModel
+from autopart.costmodel.xla_compile import XlaCompile
 from autopart.search.budget import Budget
 
 
@@ -22,11 +39,28 @@ from autopart.search.budget import Budget
 @SEED
 @EXECUTOR
 @CACHE
+@click.option(
+    "--uneven",
+    type=click.Choice(["refuse", "pad"]),
+    default="refuse",
+    show_default=True,
+    help="What becomes of dims that an axis does not divide: pad makes them longer where that pays.",
+)
+@click.option(
+    "--referee",
+    metavar="NAME",
+    help="What costs the finalists again: a cost model, or a TPU topology such as v5e:2x4, for which XLA compiles.",
+)
+@click.option("--named", is_flag=True, help="Cost the named schedules, and search no further.")
+@click.option(
+    "--top", type=click.IntRange(1), default=None, help="The so many best schedules, and what sets them apart."
+)
+@click.option("--report", "page", metavar="FILE", help="Write a page about the result.")
+@TOKENS
 @SAVE_PLAN
 def search(
-    program: str, mesh: str, device: str | None, schedule: Sequence[str], as_json: bool, axes: str | None,
-    optimizer: str, budget: int | None, seconds: float | None, seed: int, executor: str, cache: bool,
-    save_plan: str | None,
+    asked: Asked, as_json: bool, top: int | None, page: str | None, tokens: int | None,
+    save_plan: str | None, named: bool, **options: Any,
 ) -> int:  # fmt: skip
     """Search a schedule for PROGRAM by estimated cost, after --schedule where one is given.
 
@@ -36,14 +70,45 @@ def search(
     Example:
       autopart search model.mlir --mesh batch=4,model=2 --device tpu_v3 --budget 200 --save-plan plan.json
     """
-    over = mesh_of(mesh, device)
-    limits = {"evaluations": budget} if budget is not None else {}
-    automatic = AutomaticPartition(
-        axes.split(",") if axes else over.axis_names, optimizer=optimizer,
-        budget=Budget(**limits, seconds=seconds), seed=seed, executor=executor, cache=cache,
-    )  # fmt: skip
-    low = program_of(program).lowered(over, [*schedule_of(schedule), automatic])
+    if named:
+        rows = named_schedules(asked.given.fun, asked.mesh, asked.given.args, **asked.given.options)
+        show(rows, [vars(row) for row in rows][:top], as_json)
+        return whether(rows.best.fits)
+    low = asked.searched(search_of(asked, **options))
     if save_plan:
         low.plan.save(save_plan)
-    show(f"{low.metadata}\n\n{low.metadata.as_schedule()}", described(low), as_json)
+    if page:
+        low.report(page, tokens=tokens)
+    data, text = described(low), f"{low.metadata}\n\n{low.metadata.as_schedule()}"
+    if top:
+        rows = ranking(low, top)
+        data, text = {**data, "top": [row.plain() for row in rows]}, "\n".join(map(str, rows))
+    if commands := what_fits(low, asked):
+        data, text = {**data, "fits": commands}, "\n".join([text, "", "what would fit:", *commands])
+    show(text, data, as_json)
     return whether(low.estimate is None or low.estimate.fits)
+
+
+def search_of(
+    asked: Asked, *, axes: str | None = None, optimizer: str = "mcts", budget: int | None = None,
+    seconds: float | None = None, seed: int = 0, executor: str = "serial", cache: bool = True, uneven: str = "refuse",
+    referee: str | None = None,
+) -> AutomaticPartition:  # fmt: skip
+    """The search that options mean."""
+    limits = {"evaluations": budget} if budget is not None else {}
+    return AutomaticPartition(
+        axes.split(",") if axes else asked.mesh.axis_names, optimizer=optimizer, seed=seed, executor=executor,
+        budget=Budget(**limits, seconds=seconds), cache=cache, uneven=uneven, referee=_referee(referee),
+        microbatch=asked.microbatch, recompute=tuple(asked.recompute),
+    )  # fmt: skip
+
+
+def _referee(name: str | None) -> str | CostModel | None:
+    return XlaCompile(name) if name and (":" in name or name == "gpu") else name
+
+
+def what_fits(low: Lowered, asked: Asked) -> list[str]:
+    """Commands whose results fit, where that of a search does not, each with what the step takes as a comment."""
+    found = [change for tactic in low.metadata.tactics for change in tactic.report.get("advice_options", ())]
+    commands = {f"autopart search {shlex.join(asked.words(**options))}": cost for options, cost in found}
+    return [f"{command}  # {cost}" for command, cost in commands.items()]

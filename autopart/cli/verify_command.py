@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 
 import click
 
 from autopart.api.verification import host_devices
 from autopart.api.verification import verify as verified
-from autopart.cli.command_inputs import mesh_of, program_of, schedule_of
+from autopart.cli.asked import Asked
 from autopart.cli.command_options import partitioned, show, whether
 from autopart.core.errors import CallError
 
@@ -20,10 +19,7 @@ _OTHER_ARGUMENTS = "arrays in the place of shapes, of which the program makes fi
 @partitioned
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the arrays that are made up.")
 @click.option("--tolerance", type=click.FloatRange(0), default=None, help="Of differences; see the documentation.")
-def verify(
-    program: str, mesh: str, device: str | None, schedule: Sequence[str], as_json: bool, seed: int,
-    tolerance: float | None,
-) -> int:  # fmt: skip
+def verify(asked: Asked, as_json: bool, seed: int, tolerance: float | None) -> int:
     """Run PROGRAM whole and partitioned on simulated host devices, and compare. Exit code 1: the results differ.
 
     Arguments that are shapes alone are filled with random numbers. Exit code 2: nothing could be compared, since no
@@ -33,11 +29,10 @@ def verify(
     Example:
       autopart verify model.mlir --mesh batch=8 --schedule "DP(batch)"
     """
-    over = mesh_of(mesh, device)
-    host_devices(over.size)
-    given = program_of(program)
+    host_devices(asked.mesh.size)
+    given = asked.given
     found = verified(
-        given.fun, over, schedule_of(schedule), given.args, seed=seed, tolerance=tolerance, **given.options
+        given.fun, asked.mesh, asked.tactics(), given.args, seed=seed, tolerance=tolerance, **given.options
     )
     outputs = [dataclasses.asdict(row) for row in found.rows]
     show(found, {"agrees": found.agrees, "compared": found.is_compared, "outputs": outputs}, as_json)

@@ -26,7 +26,7 @@ from jax.interpreters import ad, batching, mlir
 
 from autopart.core.errors import CallError, ProgramError
 from autopart.core.host_callbacks import HostCallback, emit_callbacks, operations
-from autopart.core.jax_private import global_state, sdy, trace_state_clean
+from autopart.core.jax_private import get_concrete_mesh, global_state, sdy, thread_resources, trace_state_clean
 from autopart.core.op import TensorType
 from autopart.core.xla_options import QUICK_ON_CPU, known
 
@@ -120,6 +120,12 @@ def weakly_typed(array: jax.Array) -> jax.Array:
 def is_tracing() -> bool:
     """True while jax traces the code around the call: what is called becomes part of a program, and runs with it."""
     return not trace_state_clean()
+
+
+def context_mesh() -> jax.sharding.Mesh | None:
+    """The mesh of devices that `jax.set_mesh` or `with mesh:` has set; None where none is."""
+    meshes = get_concrete_mesh(), thread_resources.env.physical_mesh
+    return next((mesh for mesh in meshes if not mesh.empty), None)
 
 
 def distributed_processes() -> tuple[Any, int, int] | None:

@@ -19,6 +19,7 @@ from jax._src.distributed import global_state
 from jax._src.effects import ordered_effects
 from jax._src.interpreters import pxla
 from jax._src.lib import _jax
+from jax._src.mesh import get_concrete_mesh, thread_resources
 from jax._src.source_info_util import user_frames
 from jaxlib.mlir.dialects import sdy
 
@@ -27,6 +28,7 @@ __all__ = [
     "InternalFloatingPointError",
     "debug_callback_p",
     "debug_print_p",
+    "get_concrete_mesh",
     "global_state",
     "io_callback_p",
     "jaxlib_jax",
@@ -35,6 +37,7 @@ __all__ = [
     "pure_callback_p",
     "pxla",
     "sdy",
+    "thread_resources",
     "trace_state_clean",
     "tree_util",
     "user_frames",

@@ -17,6 +17,7 @@ from typing import Protocol, cast, runtime_checkable
 
 from autopart.core.arguments import NONE, STRING, check, instance, mapping
 from autopart.core.errors import MeshError, closest
+from autopart.core.html import table_html
 from autopart.core.quoting import one_line
 
 MAX_AXES = 8
@@ -122,6 +123,12 @@ class Mesh:
         if axis not in self.axis_names:
             raise MeshError(f'axis "{axis}" is not in the mesh {self}', hint=closest(axis, self.axis_names))
         return self.axis_names.index(axis)
+
+    def _repr_html_(self) -> str:
+        """For notebooks: a row per axis."""
+        links = dict(self.links)
+        rows = [(name, size, links.get(name, "")) for name, size in self.shape.items()]
+        return table_html(["axis", "devices", "link"], rows, f"{self.size} x {self.device or 'no device named'}")
 
     def __str__(self) -> str:
         return "{" + ", ".join(f"{one_line(n)}:{s}" for n, s in self.shape.items()) + "}"

@@ -330,7 +330,7 @@ class Partitioning:
         return ", or ".join(dims + axes) or "leaving it whole (ap.UNKNOWN)"
 
     def _named(self, value: int) -> str:
-        return f"{self.program.value_name(value)}: {self.program.type_of(value)}"
+        return f"{self.program.shown_name(value)}: {self.program.type_of(value)}"
 
     def resolve(self, op: int, axis: str, mapping: int) -> bool:
         """Has `op` loop over `axis` by its mapping number `mapping`, and propagates from there; False if it cannot.

@@ -33,6 +33,7 @@ import numpy as np
 from autopart.core.manual_regions import ManualAxes, manual_axes
 from autopart.core.op import OpSpec, TensorType
 from autopart.core.ragged import entries_by_number, rows_of
+from autopart.core.value_places import ValuePlaces
 
 ROOT = 0
 """The scope of the program itself."""
@@ -273,6 +274,16 @@ class Program:
             return self.argument_names[self.argument_place[value]]
         return f"%{value}"
 
+    def shown_name(self, value: int) -> str:
+        """As `value_name`, but for a value without a path the place of its code, where the module tells it."""
+        name = self.value_name(value)
+        return self.value_places.name_of(value) or name if name == f"%{value}" else name
+
+    @cached_property
+    def value_places(self) -> ValuePlaces:
+        """Names of values by where their code stands."""
+        return ValuePlaces(self)
+
     @cached_property
     def fingerprint(self) -> str:
         """Hex digest of everything that decides how the program partitions."""
@@ -286,4 +297,4 @@ class Program:
         return digest.hexdigest()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "source": None}
+        return {name: part for name, part in self.__dict__.items() if name != "value_places"} | {"source": None}

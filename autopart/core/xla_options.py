@@ -43,8 +43,10 @@ def known(wished: Mapping[str, Any]) -> dict[str, Any]:
 
 @functools.cache
 def _is_known(name: str, value: Any) -> bool:
-    on_cpu = jax.sharding.SingleDeviceSharding(jax.devices("cpu")[0])
-    lowered = jax.jit(lambda x: x, in_shardings=on_cpu).lower(jax.ShapeDtypeStruct((), np.bool_))
+    cpu = jax.devices("cpu")[0]
+    with jax.set_mesh(jax.sharding.Mesh(np.array([cpu]), ("cpu",))):  # whatever mesh is set around the call
+        on_cpu = jax.sharding.SingleDeviceSharding(cpu)
+        lowered = jax.jit(lambda x: x, in_shardings=on_cpu).lower(jax.ShapeDtypeStruct((), np.bool_))
     try:
         lowered.compile({name: value})
     except jax.errors.JaxRuntimeError as error:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,9 +25,12 @@ from autopart.core.html import lines_html, table_html
 from autopart.core.mesh import Mesh
 from autopart.core.quoting import one_line
 from autopart.core.units import bytes_text, seconds_text
+from autopart.core.user_function import called, name_of
+from autopart.core.written_file import write_text
 from autopart.costmodel.breakdown import BufferRow, OpRow, top_buffers, top_rows
 from autopart.costmodel.hardware.fabric import COLLECTIVE_KINDS
 from autopart.costmodel.simulator.kernels.kernel_graph import DEF_MOVE, USE_MOVE
+from autopart.costmodel.simulator.links.redistribution_costs import StepCost
 from autopart.costmodel.simulator.simulator import Simulation, Simulator, SimulatorOptions
 from autopart.costmodel.timeline import chrome_trace
 from autopart.spmd.device_local import DeviceLocal
@@ -47,6 +50,15 @@ class CollectiveTotal:
     seconds: float
     bytes: float
     uncombined_s: float
+
+    def with_one(self, step: StepCost, trips: int, saved_s: float) -> CollectiveTotal:
+        """With a collective that runs so often, and saves so many seconds each time."""
+        return CollectiveTotal(
+            self.count + trips * step.count,
+            self.seconds + trips * (step.seconds - saved_s),
+            self.bytes + trips * step.bytes,
+            self.uncombined_s + trips * step.seconds,
+        )
 
 
 KINDS = ("kernels", "collectives", "buffers")
@@ -123,7 +135,7 @@ class Estimate:
     def write_timeline(self, path: str | Path) -> None:
         """Writes `timeline()` as JSON."""
         check("Estimate.write_timeline", path=(path, PATH))
-        Path(path).write_text(json.dumps(self.timeline()))
+        write_text(path, json.dumps(self.timeline()), "the timeline")
 
     def to_json(self) -> str:
         """Every figure as JSON."""
@@ -175,7 +187,7 @@ CostModel = Callable[[DeviceLocal, Mesh], Estimate]
 
 def priced_by(cost_model: CostModel, local: DeviceLocal, mesh: Mesh) -> Estimate:
     """What a cost model that a user brings says; raises `ArgumentError` where that is no estimate."""
-    found = cost_model(local, mesh)
+    found = called(ArgumentError, f"the cost model {name_of(cost_model)}", cost_model, local, mesh)
     for name in ("step_s", "peak_bytes"):
         if not is_real(getattr(found, name, None)):
             raise ArgumentError(
@@ -225,21 +237,19 @@ def estimate_of(simulator: Simulator, local: DeviceLocal) -> Estimate:
 
 def collective_totals(run: Simulation) -> dict[str, CollectiveTotal]:
     """Counts, seconds and bytes per kind; a collective in a loop counts as often as it runs."""
-    program, place = run.local.program, run.local.placement
     totals = {kind: CollectiveTotal(0, 0.0, 0.0, 0.0) for kind in COLLECTIVE_KINDS[:5]}
-    scopes = [*program.op_scope[program.value_op[run.local.at_def]].tolist(), *place.scope.tolist()]
-    saved = saved_seconds(run)
-    for cost, scope, saved_s in zip([*run.plans[0], *run.plans[1]], scopes, saved.tolist(), strict=True):
-        trips = int(program.scope_trips[scope])
-        for step in cost.steps:
-            one = totals[step.kind]
-            totals[step.kind] = CollectiveTotal(
-                one.count + trips * step.count,
-                one.seconds + trips * (step.seconds - saved_s),
-                one.bytes + trips * step.bytes,
-                one.uncombined_s + trips * step.seconds,
-            )
+    for step, trips, saved_s in collective_steps(run):
+        totals[step.kind] = totals[step.kind].with_one(step, trips, saved_s)
     return totals
+
+
+def collective_steps(run: Simulation) -> Iterator[tuple[StepCost, int, float]]:
+    """(collective, how often it runs, seconds that a run saves by being combined with others) of each in a step."""
+    program, place = run.local.program, run.local.placement
+    scopes = [*program.op_scope[program.value_op[run.local.at_def]].tolist(), *place.scope.tolist()]
+    for cost, scope, saved_s in zip([*run.plans[0], *run.plans[1]], scopes, saved_seconds(run).tolist(), strict=True):
+        for step in cost.steps:
+            yield step, int(program.scope_trips[scope]), saved_s
 
 
 def saved_seconds(run: Simulation) -> np.ndarray:

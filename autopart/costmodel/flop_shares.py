@@ -116,7 +116,7 @@ def _use_of(
     decided = decided[~partitioning.graph.is_argument[program.value_op[decided]]].tolist()
     tag_of = {value: tag for tag, values in program.tags.items() for value in values}
     names = [program.argument_names[a] for a in arguments]
-    names += [tag_of.get(v, program.value_name(v)) for v in decided]
+    names += [tag_of.get(v, program.shown_name(v)) for v in decided]
     state = not decided and set(arguments) <= set(program.ties.values())
     lost = _lost_at(flop, local, axis) if names and share is not None and share < PARTLY_SHARE else ""
     return AxisUse(local.mesh.axis_names[axis], share, tuple(dict.fromkeys(names)), state, lost)

@@ -8,7 +8,6 @@ the objective      one number for the optimizer's eyes: seconds, with a penalty 
 from __future__ import annotations
 
 import math
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +16,7 @@ from autopart.core.arguments import check_fields, number, shown
 from autopart.core.errors import MeshError, PartitionError
 from autopart.core.mesh import Mesh
 from autopart.core.program import Program
+from autopart.core.user_function import called, name_of
 from autopart.costmodel.estimate import CostModel, priced_by
 from autopart.costmodel.hardware.devices import device
 from autopart.costmodel.simulator.kernels.left_out import LeftOut
@@ -86,15 +86,8 @@ class ObjectiveError(PartitionError):
 
 def score_of(objective: Objective, cost: Cost) -> float:
     """The objective's value; infinity is one: "never". Raises `ObjectiveError` naming the objective."""
-    name = f"the objective {getattr(objective, '__qualname__', shown(objective))}"
-    try:
-        value = objective(cost)
-    except MemoryError:
-        raise
-    except Exception as error:
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        why = f"{where.filename}:{where.lineno}, on {cost}"
-        raise ObjectiveError(f"{name} raised {error!r}", why=why, hint="`Cost -> float`, less is better") from error
+    name, hint = f"the objective {name_of(objective)}", "`Cost -> float`, less is better"
+    value: Any = called(ObjectiveError, name, objective, cost, beside=f", on {cost}", hint=hint)
     if isinstance(value, (str, bytes, type)) or not hasattr(value, "__float__") or getattr(value, "shape", ()) != ():
         raise ObjectiveError(f"{name} returned {shown(value)}", why=f"on {cost}", hint="a float to minimise")
     score = float(value)

@@ -142,7 +142,8 @@ def _searched(
     header: dict[str, Any],
 ) -> SearchResult:
     line = ProgressLine(", ".join(wanted.axes)) if wanted.progress else None
-    recalled = read_records(wanted.resume, header) if wanted.resume is not None else {}
+    begins = wanted.records is not None and Path(wanted.records) == Path(wanted.resume or "")
+    recalled = read_records(wanted.resume, header, begins) if wanted.resume is not None else {}
     recorder = Recorder(wanted.records, header) if wanted.records is not None else None
     began, start_up_s, problem, stopped, failure = time.monotonic(), 0.0, None, "interrupted", None
     referee = cost_model_of(wanted.referee)

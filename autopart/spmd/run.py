@@ -87,7 +87,11 @@ def on_mesh(
         keep_unused=local.program.keep_unused,
     )
     kinds = [local.program.type_of(v) for v in local.program.arguments]
-    avals = [jax.ShapeDtypeStruct(k.shape, numpy_dtype(k.dtype)) for k in kinds]
+    explicit = AxisType.Explicit in mesh.axis_types
+    avals = [
+        jax.ShapeDtypeStruct(k.shape, numpy_dtype(k.dtype), sharding=sharding if explicit else None)
+        for k, sharding in zip(kinds, inputs, strict=True)
+    ]
     return OnMesh(function, plain if inline else function, avals, inputs, outputs, mesh)
 
 

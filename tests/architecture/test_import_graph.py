@@ -22,9 +22,10 @@ LAZY = {
     ("autopart", "autopart.search.execution.ray"): "ray takes seconds to import, and starts threads",
     ("autopart", "autopart.api.nnx"): "flax may be missing",
     ("autopart.api.any_jit", "autopart.api.nnx"): "the same",
+    ("autopart.api.verification", "autopart.api.nnx"): "the same",
     ("autopart.search.execution.executor", "autopart.search.execution.ray"): "the same",
     ("autopart.search.execution.executor", "autopart.search.execution.processes"): "it needs the executor's interface",
-    ("autopart.api.sweep", "autopart.api.sweep_plot"): "matplotlib may be missing",
+    ("autopart.api.sweep_rows", "autopart.api.sweep_plot"): "matplotlib may be missing",
 }
 """Imports of autopart's own modules inside functions, and why."""
 

@@ -41,6 +41,7 @@ DOORS = {
     "scipy": {"core/passes/padding/cheapest_cut.py", "pairwise/highs_process.py"},
     "flax": {"api/nnx.py"},
     "matplotlib": {"api/sweep_plot.py"},
+    "mcp": {"cli/mcp_server.py"},
     "click": {path.relative_to(ROOT / "autopart").as_posix() for path in (ROOT / "autopart/cli").glob("*.py")},
 }  # fmt: skip
 """Each package from outside, and the files that may import it."""

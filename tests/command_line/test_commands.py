@@ -284,7 +284,7 @@ def test_completion_prints_a_script(shell, capsys):
         (["frobnicate"], "No such command"),
         (["partition"], "Missing argument"),
         (["partition", "none.mlir", MESH], "none.mlir cannot be read"),
-        (["partition", "model.mlir", "--mesh=batch"], "no axis of a mesh"),
+        (["partition", "model.mlir", "--mesh=batch"], "no axis with its size"),
         (["partition", "model.mlir", "--mesh=a=2,a=2"], "twice"),
         (["partition", "model.mlir", "--mesh=batch=0"], "size 0"),
         (["partition", "model.mlir", MESH, "--schedule=none.json"], "none.json cannot be read"),

@@ -121,6 +121,19 @@ def test_malformed_file_is_an_error(tmp_path, data):
         ap.load(path)
 
 
+def test_a_file_of_jax_export_is_loaded_and_a_damaged_one_is_said(tmp_path):
+    path = tmp_path / "function.bin"
+    written = jax.export.export(jax.jit(lambda x: jnp.tanh(x) @ x))(jax.ShapeDtypeStruct((8, 8), "float32")).serialize()
+    path.write_bytes(written)
+    loaded = ap.load(path)
+    x = np.eye(8, dtype="f4")
+    (found,) = ap.jit(loaded, ap.Mesh({"a": 2}), [ap.ManualPartition({loaded.argument_names[0]: 0}, "a")])(x)
+    np.testing.assert_allclose(found, np.tanh(x) @ x, rtol=1e-6)
+    path.write_bytes(bytes(written[:-40]))
+    with pytest.raises(ap.ProgramError, match=r"no function that jax\.export wrote"):
+        ap.load(path)
+
+
 def test_dynamic_shape_is_an_error(tmp_path):
     path = tmp_path / "model.mlir"
     path.write_text("func.func @main(%a: tensor<?xf32>) -> tensor<?xf32> { return %a : tensor<?xf32> }")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from autopart.api.report.page import report_page
+from autopart.api.report.page import Sheet, report_page
 from tests.explained.test_report_page import large, searched
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -53,6 +53,6 @@ def test_it_is_drawn_within_the_window_and_its_tables_are_filled(width, tmp_path
 
 def test_a_page_of_twenty_thousand_ops_is_there_in_two_seconds(tmp_path):
     page = tmp_path / "report.html"
-    page.write_text(report_page(large().metadata, large().scheduled).replace("</body>", PROBE))
+    page.write_text(report_page(Sheet(large().metadata, large().scheduled)).replace("</body>", PROBE))
     times = [found_in(shown(page, 1280, tmp_path / f"profile{n}"))[2] for n in range(3)]
     assert min(times) < 2000

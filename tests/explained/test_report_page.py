@@ -8,15 +8,23 @@ import re
 import time
 from html.parser import HTMLParser
 
+import jax
 import jax.numpy as jnp
 import pytest
 
 import autopart as ap
 from autopart.api.report.charts import Bar, area, bars, falling, highest_of_each
 from autopart.api.report.mesh_drawing import mesh_drawing
-from autopart.api.report.page import report_page
+from autopart.api.report.page import Sheet, report_page
+from autopart.api.report.parts_of_hosts import hosts
+from autopart.api.report.sections import grouped_buffers
+from autopart.api.report.side_by_side import side_by_side
+from autopart.api.report.trouble import trouble
 from autopart.api.report.where_time_goes import by_class, by_collective, by_line
-from autopart.api.sweep import SweepRow
+from autopart.api.sweep_rows import SweepRow
+from autopart.costmodel.breakdown import BufferRow
+from autopart.costmodel.hardware.devices import device as device_named
+from autopart.costmodel.utilization import product_flop, rooflines, seconds_by_axis, tokens_found, utilization
 from tests.explained.programs import ARGS, MESH, array, lowered, step
 
 VOID = {"meta", "input", "br", "rect", "line", "polygon", "polyline"}
@@ -67,7 +75,7 @@ def read(page: str) -> Strict:
 
 
 def page_of(low: ap.Lowered) -> str:
-    return report_page(low.metadata, low.scheduled)
+    return report_page(Sheet(low.metadata, low.scheduled))
 
 
 @functools.cache
@@ -188,9 +196,91 @@ def test_a_program_of_twenty_thousand_ops_gives_a_small_page_in_seconds():
     assert read(page).tags.count("td") < 2000
 
 
+def test_a_page_says_what_a_step_makes_of_its_hardware():
+    low = lowered("BP+MP+Z3")
+    page = report_page(Sheet(low.metadata, low.scheduled, tokens=64))
+    parsed = read(page)
+    assert {"axes", "timeline", "roofline"} <= set(parsed.ids)
+    text = " ".join(parsed.text)
+    assert "MFU" in text
+    assert "64 in a step (as told)" in text
+    assert parsed.tags.count("rect") > 10
+    run = low.estimate.simulation
+    assert sum(total.seconds for total in seconds_by_axis(run).values()) == pytest.approx(run.collective_s)
+    kernels = rooflines(run)
+    assert (kernels.share <= 1.0 + 1e-9).all()
+    assert kernels.seconds.sum() == pytest.approx(run.compute_s, rel=0.2)
+    assert 0 < utilization(run.local.program, device_named("tpu_v3"), 8, low.estimate.step_s) < 1
+
+
+def test_tokens_are_those_of_the_largest_input_of_integers():
+    rows = jax.ShapeDtypeStruct((16, 256), "int32"), jax.ShapeDtypeStruct((16, 8), "int32")
+    low = ap.jit(lambda w, x, y: w[x].sum() + y.sum(), MESH, []).lower(array(8, 8), *rows)
+    assert tokens_found(low.traced.program) == (4096, "x: i32[16,256]")
+    assert tokens_found(lowered("BP").traced.program) is None
+
+
+def test_products_are_counted_once_however_they_are_divided():
+    program = ap.jit(lambda x, w: x @ w, MESH, []).lower(array(64, 32), array(32, 16)).traced.program
+    assert product_flop(program) == {"f32": 2 * 64 * 32 * 16}
+
+
+def test_equal_buffers_are_one_row_and_numbered_scopes_are_alike():
+    rows = [BufferRow("add f32[8]", 32.0, f"lm.py:70 layer_{n}/add", f"p/{n}/w") for n in range(31)]
+    alone = BufferRow("dot f32[64]", 256.0, "lm.py:9 dot", "p/0/v")
+    assert grouped_buffers([*rows, alone]) == [
+        (31, 32.0, "add f32[8]", "p/*/w", "lm.py:70 layer_*/add"), (1, 256.0, "dot f32[64]", "p/0/v", "lm.py:9 dot"),
+    ]  # fmt: skip
+
+
+def test_parameters_stand_before_state_and_what_is_whole_is_folded():
+    page = page_of(searched())
+    shown = re.findall(r"<b>((?:params|opt_state|x)[^<]*)</b>", page)
+    roles = [("params", "opt_state", "x").index(re.match(r"params|opt_state|x", name).group()) for name in shown]
+    assert roles == sorted(roles)
+    low = ap.jit(step, MESH, [ap.ManualPartition({"x": 0}, axis="batch")], donate_argnums=0).lower(*ARGS)
+    assert "that every device holds whole" in page_of(low)
+
+
+def test_hosts_hold_the_parts_that_their_devices_have():
+    mesh = ap.Mesh({"data": 4, "model": 8}, device="h100")
+    tactics = [ap.ManualPartition({"x": 0}, axis="data"), ap.ManualPartition({"w": 1}, axis="model")]
+    low = ap.jit(lambda x, w: x @ w, mesh, tactics).lower(array(64, 32), array(32, 64))
+    table = hosts(low.metadata, low.traced.program, mesh, None)
+    assert "4 hosts of 8 devices each" in table
+    rows = [re.findall("<td>(.*?)</td>", row) for row in table.split("<tr>")[2:]]
+    assert {row[-1]: row[1:4] for row in rows} == {"x": ["4", "1", "1"], "w": ["8", "8", "4"]}
+    assert hosts(low.metadata, low.traced.program, ap.Mesh({"data": 2, "model": 4}, device="h100"), None) == ""
+
+
+def test_two_programs_stand_side_by_side():
+    one, other = lowered("BP"), lowered("BP+MP")
+    page = side_by_side(one.metadata, one.estimate, (other.metadata, other.estimate))
+    assert "Arguments that lie otherwise" in page
+    assert "[-, model]" in page
+    assert "All arguments lie alike" in side_by_side(one.metadata, one.estimate, (one.metadata, one.estimate))
+
+
+def test_named_schedules_are_there_without_a_search(tmp_path):
+    page = lowered("BP").report(tmp_path / "with.html").read_text()
+    assert "this plan" in page
+    assert 'id="baselines"' not in lowered("BP").report(tmp_path / "without.html", named=False).read_text()
+
+
+def test_each_complaint_has_something_to_try():
+    low = ap.jit(lambda x: x @ x.T, MESH, [ap.ManualPartition({"x": 0}, axis="batch")]).lower(array(64, 64))
+    assert low.conflicts
+    said = trouble(low.metadata)
+    assert said.count("try") >= 1
+    assert "ap.tag" in said
+    assert "way out" in low.conflicts._repr_html_()
+
+
 def test_notebooks_show_tables():
     low = lowered("BP+MP")
     for shown in (low.metadata, low.estimate, low.explain("params/up"), low.what_if({"params/up": 0}, axis="model")):
+        read(f"<div>{shown._repr_html_()}</div>")
+    for shown in (low, low.mesh, low.plan, ap.named_schedules(low), low.conflicts):
         read(f"<div>{shown._repr_html_()}</div>")
     assert "<th>all_reduce</th>" in low.metadata._repr_html_()
     assert "step, collectives in turn" in low.estimate._repr_html_()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax
 import pytest
 
 import autopart as ap
@@ -99,3 +100,49 @@ def test_text_and_html_show_the_figures():
     assert str(found).startswith("what if tile<params/up, 1, model>, after the plan's own decisions?\n  step ")
     assert "params/up     [] -> [-, model]" in str(found)
     assert "tile&lt;params/up, 1, model&gt;" in found._repr_html_()
+
+
+# ---- another program
+
+
+def test_a_tactic_is_added_to_the_plan():
+    found = lowered("BP").what_if(ap.Microbatch({"x": 0}, 2))
+    made = planned(ap.Microbatch({"x": 0}, 2), BP)
+    assert found.step_s == (lowered("BP").estimate.step_s, made.estimate.step_s)
+    assert found.peak_bytes[1] == made.estimate.peak_bytes
+    assert "what if ap.Microbatch(inputs={'x': 0}, steps=2), by the same plan?" in str(found)
+
+
+@pytest.mark.parametrize("tactic", [ap.Recompute("matmuls"), ap.AutomaticPartition(budget=ap.Budget(4), cache=False)])
+def test_any_tactic_will_do(tactic):
+    assert lowered("BP").what_if(tactic).step_s[1] == planned(BP, tactic).estimate.step_s
+
+
+def test_a_schedule_takes_the_place_of_the_schedule():
+    found = lowered("BP").what_if("FSDP(batch)")
+    assert found.step_s[1] == planned(ap.Parallelism("FSDP(batch)")).estimate.step_s
+    assert found.layouts["params/up"][0] == ()
+    assert lowered("BP").what_if([]).step_s[1] == planned().estimate.step_s
+
+
+def test_another_batch_mesh_or_device():
+    low = lowered("BP")
+    (params, x) = ARGS
+    rows = x.shape[0]
+    other = jax.ShapeDtypeStruct((2 * rows, *x.shape[1:]), x.dtype)
+    more = ap.jit(step, MESH, [BP], donate_argnums=0).lower(params, other)
+    assert low.what_if(batch=2 * rows).peak_bytes[1] == more.estimate.peak_bytes
+    device = ap.jit(step, ap.Mesh(MESH.shape, "h100"), [BP], donate_argnums=0).lower(*ARGS)
+    assert low.what_if(device="h100").step_s[1] == device.estimate.step_s
+    smaller = ap.Mesh({"batch": 2}, MESH.device)
+    mesh = ap.jit(step, smaller, [BP], donate_argnums=0).lower(*ARGS)
+    assert low.what_if(mesh=smaller).step_s[1] == mesh.estimate.step_s
+
+
+def test_what_cannot_be_asked_is_said():
+    with pytest.raises(ap.ArgumentError, match="along which axis"):
+        lowered("BP").what_if({"x": 0})
+    with pytest.raises(ap.ArgumentError, match="a tactic, batch=, mesh= or device="):
+        lowered("BP").what_if()
+    with pytest.raises(ap.UnknownNameError, match="no device"):
+        lowered("BP").what_if(device="h1000")

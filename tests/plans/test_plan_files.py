@@ -40,7 +40,7 @@ def test_what_is_written_is_read_back():
 def test_a_decision_and_an_array_have_a_line_each():
     lines = [line.strip().rstrip(",") for line in PLAN.to_json().splitlines()]
     assert '["tile", ["argument", "x"], 0, "batch"]' in lines
-    assert '["x", "f32[16,16]", [["batch"]]]' in lines
+    assert any(line.startswith('["x", "f32[16,16]", [["batch"]]') for line in lines)
 
 
 def test_neither_costs_nor_names_are_part_of_the_hash():

@@ -50,12 +50,13 @@ def test_found_schedule_as_code_reproduces_the_result(found):
     assert again.metadata.tactics[-1].step_s == found.metadata.tactics[-1].step_s
 
 
-def test_values_without_a_name_are_written_by_number():
+def test_values_without_a_path_are_written_by_scope_op_and_line():
     program = decoder()
     value = next(v for v in range(program.value_count) if program.spec(program.value_op[v]).kind == "dot_general")
     metadata = lowered([ap.ManualPartition({f"%{value}": 0}, axis="batch")]).metadata
-    assert metadata.tactics[-1].actions[0] == f"tile<%{value}, 0, batch>"
-    assert f'"%{value}": 0' in metadata.as_schedule()
+    (tile,) = (row for row in metadata.tactics[-1].decisions if row[0] == "tile")
+    assert "dot_general@t32.py:" in tile[1]
+    assert "%" not in metadata.as_schedule()
 
 
 def test_earlier_tactics_are_never_undone():

@@ -70,8 +70,11 @@ def test_records_of_another_search_are_reported_and_ignored(tmp_path):
         assert run("greedy", resume=path).report["recalled"] == 0
 
 
-def test_a_missing_file_to_resume_is_a_beginning(tmp_path):
-    assert run("greedy", resume=tmp_path / "none.jsonl").report["recalled"] == 0
+def test_a_missing_file_to_resume_is_a_beginning_and_said_unless_the_search_writes_it(tmp_path):
+    path = tmp_path / "none.jsonl"
+    with pytest.warns(RecordWarning, match="nothing to resume"):
+        assert run("greedy", resume=path).report["recalled"] == 0
+    assert run("greedy", records=path, resume=path).report["recalled"] == 0
 
 
 def test_a_second_call_is_instant_and_equal(tmp_path):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import json
 
+import jax
+import jax.numpy as jnp
 import pytest
 
 import autopart as ap
@@ -50,6 +52,35 @@ def test_the_best_row_can_be_used_and_costs_what_it_says(result):
     step = ap.jit(t32.step(t32.SMALL), best.mesh, [best.tactic], donate_argnums=(0, 1))
     row = step.lower(*ARGS).metadata.tactics[-1]
     assert (row.step_s, row.peak_bytes) == (best.step_s, best.peak_bytes)
+
+
+def test_kinds_of_devices_and_batches_are_compared_by_token():
+    def args_of(batch):
+        return jax.ShapeDtypeStruct((64, 32), "float32"), jax.ShapeDtypeStruct((batch, 16), "int32")
+
+    def fun(table, x):
+        return jnp.tanh(table[x] @ table.T).sum()
+
+    kinds = {"h100": 2, "tpu_v5p": 2}
+    sweep = ap.sweep(
+        fun, args_of, batches=(8, 16), devices=kinds, axes=["batch"], price={"h100": 2.0, "tpu_v5p": 4.0},
+        budget=ap.Budget(4), cache=False,
+    )  # fmt: skip
+    assert [(r.mesh.device, r.batch_size, r.tokens) for r in sweep.rows] == [
+        ("h100", 8, 128), ("tpu_v5p", 8, 128), ("h100", 16, 256), ("tpu_v5p", 16, 256),
+    ]  # fmt: skip
+    assert sweep.best.price_per_mtoken == min(r.price_per_mtoken for r in sweep.rows)
+    assert sweep.best.price_per_mtoken == pytest.approx(
+        sweep.best.price * 2 / 3600 * sweep.best.step_s / sweep.best.tokens * 1e6
+    )
+    for row in sweep.rows:
+        beaten = any(
+            o.step_s <= row.step_s and o.peak_bytes <= row.peak_bytes and o.batch_size >= row.batch_size
+            and (o.step_s, o.peak_bytes, o.batch_size) != (row.step_s, row.peak_bytes, row.batch_size)
+            for o in sweep.rows
+        )  # fmt: skip
+        assert (row in sweep.pareto) == (not beaten)
+    assert {"device", "batch", "MFU", "tokens/s", "$/Mtoken"} <= set(str(sweep).splitlines()[0].split())
 
 
 def test_tables_are_written(result, tmp_path):

@@ -147,7 +147,8 @@ def test_positions_along_the_batch_are_those_of_the_whole():
 
 
 def batch_norm(x, w):
-    return ((x - x.mean(0)) / (x.std(0) + 1)) @ w
+    h = x @ w
+    return ((h - h.mean(0)) / (h.std(0) + 1)) @ w.T
 
 
 def test_an_op_that_needs_the_whole_batch_in_the_middle_is_named_with_its_line_and_what_would_do():
@@ -217,3 +218,67 @@ def test_a_reshape_that_cannot_be_cut_into_so_many_microbatches_is_named():
         ap.BlockedError, match=r"(?s)no op is tiled.*reshape f32\[32,4\] -> f32\[4,8,4\] at .*test_microbatch"
     ):
         ap.jit(summed, MESH, [ap.Microbatch({"x": 0}, 32)]).lower(np.ones((4, 4), "f4"), X)
+
+
+# ---- whole programs: what needs no activations is computed before the loop
+
+
+def masked_step(p, ema, x, mask):
+    def loss(p):
+        error = ((jnp.tanh(x @ p["a"]) @ p["b"]) ** 2).mean(-1)
+        kept = (mask > 0).astype(jnp.float32)
+        return (error * kept).sum() / jnp.maximum(kept.sum(), 1)
+
+    value, grads = jax.value_and_grad(loss)(p)
+    norm = jnp.sqrt(sum((g**2).sum() for g in jax.tree.leaves(grads)))
+    p = jax.tree.map(lambda p, g: p - 0.1 * g / jnp.maximum(norm, 1), p, grads)
+    ema = jax.tree.map(lambda e, p: 0.9 * e + 0.1 * p, ema, p)
+    return p, ema, {"loss": value, "norm": norm, "tokens": (mask > 0).sum(), "share": (mask > 0).mean()}
+
+
+P = {"a": RNG.normal(size=(8, 16)).astype(np.float32), "b": RNG.normal(size=(16, 4)).astype(np.float32)}
+ROWS = RNG.normal(size=(32, 8)).astype(np.float32)
+MASK = (RNG.normal(size=32) > 0).astype(np.int32)
+
+
+@pytest.mark.parametrize("schedule", [[], [ap.ManualPartition({"x": 0, "mask": 0}, axis="d")]])
+def test_a_masked_mean_a_norm_an_average_and_metrics_go_through_one_loop(schedule):
+    lowered = ap.jit(masked_step, MESH, [ap.Microbatch({"x": 0, "mask": 0}, 4), *schedule]).lower(P, P, ROWS, MASK)
+    assert loops_of(lowered) == [4]
+    assert_same(lowered.compile()(P, P, ROWS, MASK), masked_step(P, P, ROWS, MASK))
+    (remark,) = (line for line in lowered.metadata.remarks if "before the loop" in line)
+    assert "needs no activations: reduce  test_microbatch.py:" in remark
+
+
+def test_a_mask_made_of_activations_stays_in_the_loop():
+    def gated(x, w):
+        h = x @ w
+        kept = (h[:, 0] > 0).astype(jnp.float32)
+        return (h.sum(1) * kept / jnp.maximum(kept.sum(), 1)).sum()
+
+    with pytest.raises(ap.BlockedError, match="loops=2"):
+        ap.jit(gated, MESH, [ap.Microbatch({"x": 0}, 4)]).lower(X, W["a"])
+
+
+def searched(fun):
+    auto = ap.AutomaticPartition(microbatch=(1, 2), budget=ap.Budget(4), cache=False)
+    args = [jax.ShapeDtypeStruct(shape, "float32") for shape in ((256, 256), (8192, 256))]
+    return ap.jit(fun, ap.Mesh({"batch": 4}, device="tpu_v3"), [auto]).lower(*args).metadata
+
+
+def test_a_search_goes_through_the_batch_twice_where_once_does_not_do():
+    def centred(w, x):
+        h = jnp.tanh(x @ w)
+        return jnp.tanh(h - h.mean(0)) @ w.T
+
+    (tactic,) = searched(centred).tactics
+    assert any("steps=2, loops=2" in row["program"] and "step_s" in row for row in tactic.report["programs"])
+
+
+def test_what_a_search_left_out_is_a_remark():
+    def thrice(w, x):
+        h = x @ w
+        h = jnp.tanh(h - h.mean(0))
+        return jnp.tanh(h - h.mean(0)) @ w.T
+
+    assert "left out: ap.Microbatch(" in str(searched(thrice))

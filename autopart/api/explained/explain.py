@@ -24,7 +24,7 @@ from autopart.api.explained.explanation import (
     ValueExplained,
 )
 from autopart.api.explained.left_whole import WhyWhole, action_text, tactic_of
-from autopart.api.names import OUTPUTS, Named, Names, named_values, names_of_nothing, select
+from autopart.api.names import OUTPUTS, Named, Names, names_of_nothing, select
 from autopart.api.schedule import Scheduled
 from autopart.api.tactics import known_values
 from autopart.core.actions import Propagate, Tile
@@ -54,7 +54,7 @@ HOPS = 4
 def explain(scheduled: Scheduled, wanted: str) -> Explanation:
     """The values that a name, path or glob names. Raises `UnknownNameError` with the nearest names if there is none."""
     program = scheduled.partitioning.program
-    selected = select(Names(named_values(program)), wanted, names_of_nothing(program))
+    selected = select(Names.of(program), wanted, names_of_nothing(program))
     found = [named for named, _ in known_values(selected, scheduled.partitioning)]
     maker = _Maker(scheduled)
     return Explanation(
@@ -105,7 +105,7 @@ class _Maker:
         """All of it."""
         program, value = self.program, named.value
         layout, role = int(self.local.settled[value]), "tag"
-        if named.name not in program.tags and named.name == f"%{value}":
+        if named.exact:
             role = "value"
         elif value in program.argument_place and named.head != OUTPUTS:
             role = "argument"

@@ -1,6 +1,6 @@
 """`Lowered.what_if`: what another decision would cost, beside the plan at hand.
 
-    print(lowered.what_if({"params/wq": 1}, axis="model"))
+    print(lowered.what_if({"params/wq": 1}, axis="model"))         another_program.py has all else
 
     what if params/wq is tiled on dim 1 along "model", after the plan's own decisions?
       step         12.1 ms -> 9.87 ms (-18.4 %)
@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from autopart.api.names import Keys
 from autopart.api.schedule import Scheduled
 from autopart.api.tactics import ManualPartition
 from autopart.core.actions import Action, text_of
@@ -63,6 +64,7 @@ class WhatIf:
     fails          parts of the decision that no plan could take: a dim that the axis does not divide
     conflicts      ops that several mappings fit afterwards, and did not before
     given_up       actions of the plan that are no longer legal
+    place          where another program is compared, what becomes of the schedule in it
     """
 
     actions: tuple[str, ...]
@@ -74,6 +76,7 @@ class WhatIf:
     fails: tuple[Failure, ...]
     conflicts: tuple[str, ...]
     given_up: tuple[str, ...]
+    place: str = ""
 
     @property
     def step_delta_s(self) -> float | None:
@@ -116,6 +119,7 @@ class WhatIf:
 
     def __str__(self) -> str:
         place = f"before {one_line(self.before)} of the plan" if self.before else "after the plan's own decisions"
+        place = self.place or place
         named = ", ".join(self.actions[:4]) + (f" and {len(self.actions) - 4} more" if len(self.actions) > 4 else "")
         rows = self.rows()
         width = max((len(what) for what, _ in rows), default=0)
@@ -143,7 +147,7 @@ def what_if(scheduled: Scheduled, inputs: Mapping[str, Any], axis: str | Sequenc
         blocked = [f for f in asked.fails if (f.name, f.axis) not in impossible]
         if blocked:
             place = _place_of(scheduled, [asked.value_of[f.name] for f in blocked])
-            before = text_of(scheduled.actions[place], present.program.value_name)
+            before = text_of(scheduled.actions[place], Keys(present.program))
             changed = Partitioning(present.program, present.mesh)
             changed.apply_all(scheduled.actions[:place])
             asked = _taken(tactic, changed)
@@ -212,9 +216,8 @@ def _compared(
     before_action: str,
     given_up: Sequence[Action],
 ) -> WhatIf:
-    before, name_of = scheduled.device_local, changed.program.value_name
+    before, name_of = scheduled.device_local, Keys(changed.program)
     now, then = scheduled.estimate, scheduled.price(after)
-    counts = before.collectives(), after.collectives()
     known = {conflict.op for conflict in conflicts(scheduled.partitioning)}
     fresh = Counter(_conflict_text(conflict) for conflict in conflicts(changed) if conflict.op not in known)
     return WhatIf(
@@ -222,12 +225,18 @@ def _compared(
         before=before_action,
         step_s=(now.step_s, then.step_s) if now and then else None,
         peak_bytes=(now.peak_bytes, then.peak_bytes) if now and then else None,
-        collectives={k: (counts[0][k], counts[1][k]) for k in COLLECTIVES if counts[0][k] or counts[1][k]},
-        layouts=_changed_layouts(before, after),
+        collectives=both_counts(before, after),
+        layouts=changed_layouts(before, after),
         fails=tuple(asked.fails),
         conflicts=tuple(f"{n} x {text}" if n > 1 else text for text, n in fresh.items()),
         given_up=tuple(text_of(a, name_of) for a in given_up),
     )
+
+
+def both_counts(before: DeviceLocal, after: DeviceLocal) -> dict[str, tuple[int, int]]:
+    """Kind -> how many collectives there are, of the kinds that one of the programs has."""
+    old, new = before.collectives(), after.collectives()
+    return {kind: (old[kind], new[kind]) for kind in COLLECTIVES if old[kind] or new[kind]}
 
 
 def _conflict_text(conflict: Conflict) -> str:
@@ -236,12 +245,14 @@ def _conflict_text(conflict: Conflict) -> str:
     return f'{conflict.kind} on "{conflict.axis}": {ways}{where}'
 
 
-def _changed_layouts(before: DeviceLocal, after: DeviceLocal) -> dict[str, tuple[Spec, Spec]]:
-    program = before.program
+def changed_layouts(before: DeviceLocal, after: DeviceLocal) -> dict[str, tuple[Spec, Spec]]:
+    """Of the arguments and outputs that both programs have, those that lie elsewhere, by full name."""
+    old, new = _layouts(before), _layouts(after)
+    return {name: (spec, new[name]) for name, spec in old.items() if new.get(name, spec) != spec}
+
+
+def _layouts(local: DeviceLocal) -> dict[str, Spec]:
+    program = local.program
     names = [*program.argument_names, *(f"outputs/{n}".rstrip("/") for n in program.output_names)]
-    layouts = [[*input_layouts(local), *output_layouts(local)] for local in (before, after)]
-    return {
-        name: (named_axes(before.mesh, old), named_axes(before.mesh, new))
-        for name, old, new in zip(names, *layouts, strict=True)
-        if old != new
-    }
+    layouts = [*input_layouts(local), *output_layouts(local)]
+    return {name: named_axes(local.mesh, layout) for name, layout in zip(names, layouts, strict=True)}

@@ -18,7 +18,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, overload
 
-from autopart.api.plan.plan_check import Spec, options_of
+from autopart.api.plan.as_jax import AsJax
+from autopart.api.plan.code_lines import CodeLine
+from autopart.api.plan.decided_lines import decided_lines
+from autopart.api.plan.plan_check import Spec, options_of, spec_text
 from autopart.api.plan.plan_diff import PlanDiff, differences
 from autopart.api.plan.plan_file import hash_of, parsed_plan, read_plan, written_plan
 from autopart.api.plan.plan_tactics import PlannedTactic
@@ -26,6 +29,7 @@ from autopart.api.plan.rewrites import rewriting_tactic
 from autopart.api.tactic import Tactic
 from autopart.core.arguments import PATH, STRING, check, instance
 from autopart.core.errors import PlanError
+from autopart.core.html import lines_html, table_html
 from autopart.core.mesh import Mesh
 from autopart.core.quoting import one_line
 from autopart.core.units import bytes_text, seconds_text
@@ -34,11 +38,15 @@ from autopart.spmd.device_local import LoweringOptions
 
 @dataclass(frozen=True)
 class PlanArray:
-    """An input or output of the program: its path, its type ("f32[8,4]"), and the axes that tile each dim."""
+    """An input or output of the program: its path, its type ("f32[8,4]"), and the axes that tile each dim.
+
+    dims   what each dim is ("embed"), by what the program does with it; "" where that is not known, () for outputs
+    """
 
     name: str
     type: str
     spec: Spec
+    dims: tuple[str, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True)
@@ -68,6 +76,7 @@ class Plan(Sequence[Tactic]):
     collectives   kind -> count, an op in a loop counted by trip count
     step_s, peak_bytes   estimates for one device; None where nothing priced them
     made_by       the version of autopart
+    lines         lines of the model's code at which values come to lie otherwise (`as_jax`)
 
     As a sequence it holds the tactics that do it again.
     """
@@ -84,6 +93,7 @@ class Plan(Sequence[Tactic]):
     step_s: float | None = None
     peak_bytes: float | None = None
     made_by: str = ""
+    lines: tuple[CodeLine, ...] = field(default=(), compare=False)
 
     # ---- files
 
@@ -106,7 +116,7 @@ class Plan(Sequence[Tactic]):
         Whether it fits a program and a mesh shows when it is lowered with them.
         """
         check("Plan.load", path=(path, PATH))
-        return Plan(**read_plan(Path(path), PlanStep, PlanArray))
+        return Plan(**read_plan(Path(path), PlanStep, PlanArray, CodeLine))
 
     def to_json(self) -> str:
         """What `save` writes."""
@@ -116,7 +126,7 @@ class Plan(Sequence[Tactic]):
     def from_json(text: str) -> Plan:
         """The plan that `to_json` wrote. Raises as `load` does."""
         check("Plan.from_json", text=(text, STRING))
-        return Plan(**parsed_plan(text.encode(errors="replace"), "the text", PlanStep, PlanArray))
+        return Plan(**parsed_plan(text.encode(errors="replace"), "the text", PlanStep, PlanArray, CodeLine))
 
     # ---- comparing
 
@@ -132,6 +142,15 @@ class Plan(Sequence[Tactic]):
         """What differs from this plan to the other: mesh, layouts, collectives, seconds. Prints as a table."""
         check("Plan.diff", other=(other, instance("an ap.Plan, such as lowered.plan or ap.Plan.load(...)", Plan)))
         return differences(self, other)
+
+    # ---- in other programs
+
+    def as_jax(self) -> AsJax:
+        """As jax, flax and MaxText take it: PartitionSpecs by path, constraints by line, logical axis rules.
+
+        As data, and printed as code; `.explicit` is that of explicit axes.
+        """
+        return AsJax(self)
 
     # ---- a schedule
 
@@ -188,6 +207,7 @@ class Plan(Sequence[Tactic]):
         for step in self.steps:
             what = step.rewrite[0] if step.rewrite else f"{len(step.actions)} actions"
             lines.append(f"  {one_line(step.name)}: {what}")
+            lines += [f"    {text}" for text in decided_lines(step.actions)]
         tiled = [a for a in self.inputs if a.spec]
         lines.append(f"  {len(tiled)} of {len(self.inputs)} inputs tiled")
         lines += [f"  {count} {kind}" for kind, count in self.collectives.items() if count]
@@ -197,6 +217,11 @@ class Plan(Sequence[Tactic]):
 
     def __repr__(self) -> str:
         return f"Plan({self.hash[:12]}, {len(self.steps)} tactics)"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what the text says, and the inputs that axes tile."""
+        tiled = [(row.name, row.type, spec_text(row.spec)) for row in self.inputs if any(row.spec)]
+        return lines_html(str(self).splitlines()) + table_html(["input", "type", "axes of each dim"], tiled)
 
     @property
     def mesh(self) -> Mesh:

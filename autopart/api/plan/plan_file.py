@@ -45,11 +45,12 @@ def plain_plan(plan: Plan) -> dict[str, Any]:
             {"name": step.name, "actions": step.actions} | ({"rewrite": step.rewrite} if step.rewrite else {})
             for step in plan.steps
         ],
-        "inputs": [[a.name, a.type, a.spec] for a in plan.inputs],
+        "inputs": [[a.name, a.type, a.spec, *([a.dims] if any(a.dims) else [])] for a in plan.inputs],
         "outputs": [[a.name, a.type, a.spec] for a in plan.outputs],
         "collectives": plan.collectives,
         "step_s": plan.step_s,
         "peak_bytes": plan.peak_bytes,
+        "lines": [[line.where, line.value, line.type, line.spec, line.count] for line in plan.lines],
         "hash": plan.hash,
     }
 
@@ -87,8 +88,10 @@ def _line(part: Any, indent: str) -> str:
     return _text(part, indent) if isinstance(part, dict) else json.dumps(part)
 
 
-def read_plan(path: Path, step: Callable[..., Any], array: Callable[..., Any]) -> dict[str, Any]:
-    """The fields of the plan in a file, whose steps and arrays `step` and `array` make. Raises `PlanError`."""
+def read_plan(
+    path: Path, step: Callable[..., Any], array: Callable[..., Any], line: Callable[..., Any]
+) -> dict[str, Any]:
+    """The fields of the plan in a file, whose parts `step`, `array` and `line` make. Raises `PlanError`."""
     try:
         size = path.stat().st_size
         data = path.read_bytes() if size <= MOST_BYTES else b""
@@ -96,13 +99,17 @@ def read_plan(path: Path, step: Callable[..., Any], array: Callable[..., Any]) -
         raise PlanError(f"{path!s} cannot be read", why=error.strerror or str(error)) from None
     if size > MOST_BYTES:
         raise PlanError(f"{path!s} is no plan", why=f"it is {size:,} bytes long")
-    return parsed_plan(data, str(path), step, array)
+    return parsed_plan(data, str(path), step, array, line)
 
 
-def parsed_plan(data: bytes, what: str, step: Callable[..., Any], array: Callable[..., Any]) -> dict[str, Any]:
+def parsed_plan(
+    data: bytes, what: str, step: Callable[..., Any], array: Callable[..., Any], line: Callable[..., Any]
+) -> dict[str, Any]:
     """The same of a file's content; `what` says where that is from."""
     try:
-        return _fields(unseal(data), step, array)
+        data_of = unseal(data)
+        lines = tuple(_code_line(row, line) for row in _list(data_of, "lines")) if "lines" in data_of else ()
+        return {**_fields(data_of, step, array), "lines": lines}
     except (SealError, PlanError) as error:
         why = error.what if isinstance(error, PlanError) else str(error)
         raise PlanError(f"{what} is no plan, or a damaged one", why=why) from None
@@ -162,10 +169,23 @@ def _part(part: Any) -> Any:
 
 def _array(row: Any, array: Callable[..., Any]) -> Any:
     match row:
-        case [str(name), str(type_), list(spec)]:
-            return array(name, type_, tuple(tuple(map(_str, _as_list(dim))) for dim in spec))
+        case [str(name), str(type_), list(spec), *dims] if len(dims) < 2:
+            roles = tuple(map(_str, _as_list(dims[0]))) if dims else ()
+            return array(name, type_, _spec(spec), roles)
         case _:
             raise PlanError(f"{row!r:.80} is no input or output")
+
+
+def _spec(spec: list[Any]) -> tuple[tuple[str, ...], ...]:
+    return tuple(tuple(map(_str, _as_list(dim))) for dim in spec)
+
+
+def _code_line(row: Any, line: Callable[..., Any]) -> Any:
+    match row:
+        case [str(where), str(value), str(type_), list(spec), int(count)]:
+            return line(where, value, type_, _spec(spec), _count(count))
+        case _:
+            raise PlanError(f"{row!r:.80} is no line of code")
 
 
 def _mapping(data: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -6,6 +6,8 @@ import importlib.metadata
 from collections.abc import Iterator, Sequence
 
 from autopart.api.plan.canonical_actions import canonical_actions
+from autopart.api.plan.code_lines import code_lines
+from autopart.api.plan.dim_roles import dim_roles
 from autopart.api.plan.plan import Plan, PlanArray, PlanStep
 from autopart.api.plan.plan_check import options_of
 from autopart.api.plan.rewrites import REWRITES, rewriting_tactic
@@ -25,8 +27,10 @@ def plan_of(scheduled: Scheduled) -> Plan:
     inputs = zip(program.argument_names, program.arguments, input_layouts(local), strict=True)
     outputs = zip(program.output_names, program.outputs, output_layouts(local), strict=True)
 
-    def array(name: str, value: int, layout: int) -> PlanArray:
-        return PlanArray(name, str(program.type_of(value)), named_axes(mesh, layout))
+    roles = dim_roles(scheduled.partitioning)
+
+    def array(name: str, value: int, layout: int, dims: tuple[str, ...] = ()) -> PlanArray:
+        return PlanArray(name, str(program.type_of(value)), named_axes(mesh, layout), dims)
 
     return Plan(
         axes=tuple(mesh.shape.items()),
@@ -35,12 +39,13 @@ def plan_of(scheduled: Scheduled) -> Plan:
         program=program.fingerprint,
         options=options_of(local.options),
         steps=tuple(_steps(program, scheduled, canonical_actions(program, mesh, local.options, parts))),
-        inputs=tuple(array(*each) for each in inputs),
+        inputs=tuple(array(name, value, layout, roles[value]) for name, value, layout in inputs),
         outputs=tuple(array(*each) for each in outputs),
         collectives={kind: count[kind] for kind in COLLECTIVES},
         step_s=float(estimate.step_s) if estimate else None,
         peak_bytes=float(estimate.peak_bytes) if estimate else None,
         made_by=_version(),
+        lines=code_lines(local),
     )
 
 

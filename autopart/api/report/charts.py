@@ -64,7 +64,7 @@ def area(values: np.ndarray, below: float, top: float, limit: float | None) -> s
     ground = HEIGHT - HEIGHT * below / top
     shapes = f'<polygon class="area" points="0,{ground:.2f} {line} {WIDTH:g},{ground:.2f}"/>'
     shapes += f'<rect class="fixed" x="0" y="{ground:.2f}" width="{WIDTH:g}" height="{HEIGHT - ground:.2f}"/>'
-    return _drawing(shapes + (_level("limit", limit, top) if limit is not None and limit <= top else ""))
+    return drawing(shapes + (_level("limit", limit, top) if limit is not None and limit <= top else ""))
 
 
 def falling(points: Sequence[tuple[float, float]], last: float, low: float, top: float, bound: float | None) -> str:
@@ -76,7 +76,7 @@ def falling(points: Sequence[tuple[float, float]], last: float, low: float, top:
         level = HEIGHT - HEIGHT * (min(y, top) - low) / height
         path += [f"{WIDTH * x / span:.1f},{level:.2f}", f"{WIDTH * until / span:.1f},{level:.2f}"]
     shapes = f'<polyline class="track-line" points="{" ".join(path)}"/>'
-    return _drawing(shapes + (_level("bound", bound - low, height) if bound is not None else ""))
+    return drawing(shapes + (_level("bound", bound - low, height) if bound is not None else ""))
 
 
 def _level(style: str, value: float, top: float) -> str:
@@ -84,7 +84,8 @@ def _level(style: str, value: float, top: float) -> str:
     return f'<line class="{style}" x1="0" x2="{WIDTH:g}" y1="{y:.2f}" y2="{y:.2f}"/>'
 
 
-def _drawing(shapes: str) -> str:
+def drawing(shapes: str) -> str:
+    """Shapes in units of `WIDTH` and `HEIGHT`, stretched to the place that a chart has."""
     box = f'viewBox="0 0 {WIDTH:g} {HEIGHT:g}" preserveAspectRatio="none"'
     return f'<svg {box} aria-hidden="true" focusable="false">{shapes}</svg>'
 

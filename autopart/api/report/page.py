@@ -3,9 +3,10 @@
     lowered.report("report.html")
 
     tactics            what each added                     memory    over program time, and what fills the peak
-    baselines          named schedules beside the result   layouts   each argument drawn on the mesh
-    time               by class of op, collective, line    search    cost against evaluations, the bound
-    trouble            conflicts with prices, gathers      code      the plan to paste
+    baselines          named schedules beside the result   layouts   each argument drawn on the mesh, parts by host
+    time               by class of op, collective, line    hardware  seconds by axis, roofline, the step over time
+    trouble            what to do about conflicts, gathers search    cost against evaluations, the bound
+    beside             another plan                        code      the plan to paste
 
 The frame is `page.html`, with `style.css` and `script.js`; sections are HTML made by `sections.py`. What is long (every
 argument, the costliest ops) is data in the page, which the script filters and pages; the page's own text stays short
@@ -15,19 +16,28 @@ however large the program is. A Content-Security-Policy in the page forbids to l
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from string import Template
 from typing import Any
 
+import numpy as np
+
 from autopart.api.explained.what_if import spec_text
 from autopart.api.metadata import Metadata
-from autopart.api.report import sections
+from autopart.api.named_rows import NamedSchedules
+from autopart.api.report import hardware, sections
+from autopart.api.report.drawn_layouts import layouts
+from autopart.api.report.parts_of_hosts import hosts
+from autopart.api.report.side_by_side import Other, side_by_side
+from autopart.api.report.trouble import trouble
 from autopart.api.schedule import Scheduled
-from autopart.core.errors import ArgumentError
-from autopart.core.html import escaped, json_in_script
+from autopart.core.html import escaped, json_in_script, table_html
+from autopart.core.mesh import Mesh
 from autopart.core.quoting import one_line, short_place
 from autopart.core.units import bytes_text, seconds_text
+from autopart.core.written_file import write_text
 from autopart.search.cost import memory_bytes
 
 MOST_OPS = 1000
@@ -37,19 +47,44 @@ MOST_NAMES = 20_000
 """Arguments and outputs in the page's data."""
 
 
-def write_report(metadata: Metadata, scheduled: Scheduled, path: str | Path) -> Path:
+@dataclass(frozen=True)
+class Sheet:
+    """What a page is about.
+
+    tokens    in a step; None: as the inputs say
+    named     named schedules, costed where no search did
+    beside    metadata and estimate of another program
+    devices   jax's, where the mesh has some: they say which host has which
+    """
+
+    metadata: Metadata
+    scheduled: Scheduled
+    tokens: int | None = None
+    named: NamedSchedules | None = None
+    beside: Other | None = None
+    devices: np.ndarray | None = None
+
+    @property
+    def mesh(self) -> Mesh:
+        """The mesh."""
+        return self.scheduled.partitioning.mesh
+
+
+def head(sheet: Sheet) -> str:
+    """The figures of a page and its tactics, without the page around them."""
+    figures = sections.figures(sheet.metadata, sheet.scheduled, sheet.tokens)
+    return table_html(["", f"over {sheet.mesh}"], figures) + sections.tactics(sheet.metadata)
+
+
+def write_report(sheet: Sheet, path: str | Path) -> Path:
     """Writes the page; returns where it is. Raises `ArgumentError` where it cannot be written."""
-    path, page = Path(path), report_page(metadata, scheduled)
-    try:
-        path.write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise ArgumentError(f"the report cannot be written to {path}", why=str(error)) from None
-    return path.absolute()
+    return write_text(path, report_page(sheet), "the report")
 
 
-def report_page(metadata: Metadata, scheduled: Scheduled) -> str:
+def report_page(sheet: Sheet) -> str:
     """The page as HTML."""
-    shown = [(key, title, html) for key, title, html in _sections(metadata, scheduled) if html]
+    metadata, scheduled = sheet.metadata, sheet.scheduled
+    shown = [(key, title, html) for key, title, html in _sections(sheet) if html]
     links = "".join(f'<a href="#{key}">{escaped(title)}</a>' for key, title, _ in shown)
     body = "\n".join(f'<section id="{key}"><h2>{escaped(title)}</h2>{html}</section>' for key, title, html in shown)
     program = scheduled.partitioning.program
@@ -68,18 +103,24 @@ def report_page(metadata: Metadata, scheduled: Scheduled) -> str:
     )
 
 
-def _sections(metadata: Metadata, scheduled: Scheduled) -> Iterator[tuple[str, str, str]]:
+def _sections(sheet: Sheet) -> Iterator[tuple[str, str, str]]:
     """(key, title, HTML) of every section, in the page's order."""
+    metadata, scheduled = sheet.metadata, sheet.scheduled
     estimate, program = scheduled.estimate, scheduled.partitioning.program
     in_bytes = memory_bytes(scheduled.partitioning.mesh)
     known = None if in_bytes == float("inf") else in_bytes
-    yield "summary", "In short", sections.summary(metadata, estimate, scheduled.device_local)
+    yield "summary", "In short", sections.summary(metadata, scheduled, sheet.tokens)
+    yield "beside", "Beside another plan", side_by_side(metadata, estimate, sheet.beside)
     yield "tactics", "Tactics", sections.tactics(metadata)
-    yield "baselines", "Beside named schedules", sections.baselines(metadata)
+    yield "baselines", "Beside named schedules", sections.baselines(metadata, sheet.named)
     yield "memory", "Memory", sections.memory(estimate, known)
     yield "time", "Time", sections.time(estimate)
-    yield "layouts", "Layouts", sections.layouts(metadata, program)
-    yield "trouble", "What stops or is left whole", sections.trouble(metadata)
+    yield "axes", "Mesh axes and their wires", hardware.axes(estimate)
+    yield "timeline", "The step over time", hardware.timeline(estimate)
+    yield "roofline", "Roofline", hardware.roofline(estimate)
+    yield "layouts", "Layouts", layouts(metadata, program)
+    yield "hosts", "Which hosts hold what", hosts(metadata, program, sheet.mesh, sheet.devices)
+    yield "trouble", "What stops or is left whole, and what to do", trouble(metadata)
     yield "search", "Search", sections.searches(metadata)
     yield "code", "The plan as code", sections.code(metadata)
     if estimate is not None and estimate.simulation is not None:

@@ -7,24 +7,26 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from autopart.api.explained.what_if import spec_text
 from autopart.api.metadata import Metadata, TacticReport
+from autopart.api.named_rows import NamedSchedule, NamedSchedules
 from autopart.api.report.charts import Bar, area, bars, chart, falling, highest_of_each
-from autopart.api.report.mesh_drawing import mesh_drawing
 from autopart.api.report.where_time_goes import by_class, by_collective, by_line
+from autopart.api.schedule import Scheduled
 from autopart.core.errors import PartitionError
 from autopart.core.html import escaped, lines_html, table_html
-from autopart.core.program import Program
-from autopart.core.quoting import one_line, short_place
+from autopart.core.quoting import short_place
 from autopart.core.units import bytes_text, seconds_text
+from autopart.costmodel.breakdown import BufferRow
 from autopart.costmodel.estimate import Estimate
 from autopart.costmodel.flop_shares import percent
+from autopart.costmodel.hardware.devices import device
 from autopart.costmodel.simulator.simulator import Simulation
 from autopart.costmodel.simulator.slots import op_of
-from autopart.spmd.device_local import COLLECTIVES, DeviceLocal
+from autopart.costmodel.utilization import computes_again, tokens_found, utilization
+from autopart.spmd.device_local import COLLECTIVES
 
-LAYOUTS_DRAWN = 48
-"""Groups of alike arguments that are drawn; the table below has every argument."""
+HELD = 5000
+"""The largest buffers, of which the rows of the peak are made."""
 
 ROWS = 12
 """Rows of a ranking: source lines, buffers."""
@@ -33,10 +35,18 @@ CODE_BYTES = 200_000
 """Of a longer schedule the page shows the beginning."""
 
 
-def summary(metadata: Metadata, estimate: Estimate | None, local: DeviceLocal) -> str:
-    """The figures that matter, as tiles."""
-    count = local.collectives()
-    tiles = [(str(sum(count[k] for k in COLLECTIVES)), "collectives in a step")]
+def summary(metadata: Metadata, scheduled: Scheduled, tokens: int | None = None) -> str:
+    """The figures that matter, as tiles, and what is to be said of them."""
+    found = figures(metadata, scheduled, tokens)
+    inner = "".join(f'<div class="tile"><b>{escaped(a)}</b><span>{escaped(b)}</span></div>' for a, b in found)
+    notes = (*(metadata.tactics[-1].notes if metadata.tactics else ()), *metadata.remarks)
+    return f'<div class="tiles">{inner}</div>{lines_html(notes)}'
+
+
+def figures(metadata: Metadata, scheduled: Scheduled, tokens: int | None = None) -> list[tuple[str, str]]:
+    """(figure, what it is): the step, its memory, MFU, tokens a second, collectives, what each axis divides."""
+    estimate, count = scheduled.estimate, scheduled.device_local.collectives()
+    tiles = [*_throughput(scheduled, tokens), (str(sum(count[k] for k in COLLECTIVES)), "collectives in a step")]
     if estimate is not None:
         fits = "fits" if estimate.fits else f"does not fit: {estimate.why}"
         tiles = [
@@ -44,10 +54,19 @@ def summary(metadata: Metadata, estimate: Estimate | None, local: DeviceLocal) -
             (bytes_text(estimate.peak_bytes), f"at the peak; {fits}"),
             *tiles,
         ]
-    tiles += [(percent(share), f"of the flop divided by {axis}") for axis, share in metadata.flop_divided.items()]
-    inner = "".join(f'<div class="tile"><b>{escaped(a)}</b><span>{escaped(b)}</span></div>' for a, b in tiles)
-    notes = metadata.tactics[-1].notes if metadata.tactics else ()
-    return f'<div class="tiles">{inner}</div>{lines_html(notes)}'
+    return tiles + [(percent(share), f"of the flop divided by {a}") for a, share in metadata.flop_divided.items()]
+
+
+def _throughput(scheduled: Scheduled, tokens: int | None) -> list[tuple[str, str]]:
+    """Tiles with the share of the devices' peak, and tokens a second where there are any."""
+    estimate, program, mesh = scheduled.estimate, scheduled.partitioning.program, scheduled.partitioning.mesh
+    if estimate is None or mesh.device is None or estimate.step_s <= 0:
+        return []
+    share = utilization(program, device(mesh.device), mesh.size, estimate.step_s)
+    what = "HFU, with what is computed again" if computes_again(program) else "MFU"
+    tiles = [(percent(share), what)] if share else []
+    count, where = (tokens, "as told") if tokens else tokens_found(program) or (0, "")
+    return [*tiles, (f"{count / estimate.step_s:,.0f}", f"tokens/s, {count:,} in a step ({where})")] if count else tiles
 
 
 def tactics(metadata: Metadata) -> str:
@@ -58,17 +77,42 @@ def tactics(metadata: Metadata) -> str:
     rows = [
         [
             t.name, len(t.actions), *(t.collectives[k] for k in COLLECTIVES),
-            "-" if t.step_s is None else seconds_text(t.step_s),
-            "-" if t.peak_bytes is None else bytes_text(t.peak_bytes),
+            _seconds(t.step_s), _bytes(t.peak_bytes),
         ]
         for t in metadata.tactics
     ]  # fmt: skip
     return f'<p>The program after each tactic.</p><div class="scroll">{table_html(header, rows)}</div>'
 
 
-def baselines(metadata: Metadata) -> str:
-    """What each search found, beside the named schedules that it costed."""
-    return "".join(map(_compared, metadata.tactics))
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else seconds_text(value)
+
+
+def _bytes(value: float | None) -> str:
+    return "-" if value is None else bytes_text(value)
+
+
+def baselines(metadata: Metadata, named: NamedSchedules | None = None) -> str:
+    """What each search found, beside the named schedules that it costed; or the plan beside those costed for it."""
+    if named is None:
+        return "".join(map(_compared, metadata.tactics))
+    last = metadata.tactics[-1] if metadata.tactics else None
+    drawn = [_baseline({**vars(row), "rank": 0}, "") for row in named]
+    if last is not None and last.step_s is not None:
+        drawn.insert(0, Bar("this plan", last.step_s, f"{_seconds(last.step_s)}, {_bytes(last.peak_bytes)}", "found"))
+    said = f"<p>{escaped(_key(named.rows))}The best first: by memory that is missing, then by seconds.</p>"
+    return said + _first_bars(drawn)
+
+
+def _first_bars(drawn: Sequence[Bar]) -> str:
+    """The first bars, the others folded."""
+    rest = drawn[ROWS:]
+    folded = f"<details><summary>{len(rest)} more</summary>{bars(rest)}</details>" if rest else ""
+    return bars(drawn[:ROWS]) + folded
+
+
+def _key(rows: Sequence[NamedSchedule]) -> str:
+    return "" if all(row.fits for row in rows) else "Orange schedules do not fit the device's memory. "
 
 
 def _compared(tactic: TacticReport) -> str:
@@ -82,7 +126,7 @@ def _compared(tactic: TacticReport) -> str:
     remarks = lines_html(tactic.report.get("remarks", ()))
     key = "" if all(row["fits"] for row in rows) else "Orange schedules do not fit the device's memory. "
     said = f"<p>{escaped(key)}The best first: by memory that is missing, then by seconds.</p>"
-    return f"<h3>{escaped(tactic.name)}, beside named schedules</h3>{said}{bars(drawn)}{remarks}"
+    return f"<h3>{escaped(tactic.name)}, beside named schedules</h3>{said}{_first_bars(drawn)}{remarks}"
 
 
 def _baseline(row: Mapping[str, Any], style: str) -> Bar:
@@ -138,79 +182,44 @@ def memory(estimate: Estimate | None, memory_bytes: float | None) -> str:
         labels.append((f"memory {bytes_text(limit)}", f"right:4px;top:{max(0.0, 98 - 100 * limit / top):.0f}%"))
     says = f"live memory over the program, {bytes_text(run.peak_bytes)} at the peak"
     drawing = chart(area(highest_of_each(run.live), fixed, top, limit), labels, says)
+    rows = grouped_buffers(estimate.top(HELD, kind="buffers").bytes)
     buffers = [
-        [bytes_text(row.bytes), row.what, row.path, short_place(row.where)]
-        for row in estimate.top(ROWS, kind="buffers").bytes
+        [bytes_text(count * size), f"{count} x {bytes_text(size)}" if count > 1 else "", what, path, where]
+        for count, size, what, path, where in rows[:ROWS]
     ]
     at = int(run.live.argmax())
     program = run.local.program
     where = short_place(program.where(min(op_of(at), program.op_count - 1)))
     known = "" if memory_bytes is None else f" The device has {bytes_text(memory_bytes)}."
-    table = table_html(["bytes", "what", "belongs to", "made at"], buffers)
+    table = table_html(["bytes", "of", "what", "belongs to", "made at"], buffers)
     return (
         f"<p>Program order from left to right.{escaped(known)} The peak is{escaped(f' at {where}' if where else '')}:"
         f'</p>{drawing}<h3>What fills it</h3><div class="scroll text">{table}</div>'
     )
 
 
+def grouped_buffers(buffers: Sequence[BufferRow]) -> list[tuple[int, float, str, str, str]]:
+    """(how many, bytes of each, what, whose, where) of buffers alike but for a number, the most bytes first."""
+    groups: dict[tuple[float, str, str, str], int] = {}
+    for row in buffers:
+        place, _, scope = short_place(row.where).partition(" ")
+        where = f"{place} {_numbers_away(scope)}".rstrip()
+        key = row.bytes, row.what, _numbers_away(row.path), where
+        groups[key] = groups.get(key, 0) + 1
+    paths = {_numbers_away(row.path): row.path for row in buffers}
+    found = [
+        (count, size, what, path if count > 1 else paths[path], where)
+        for (size, what, path, where), count in groups.items()
+    ]
+    return sorted(found, key=lambda row: -row[0] * row[1])
+
+
+def _numbers_away(text: str) -> str:
+    return re.sub(r"\d+", "*", text)
+
+
 def _peak_place(run: Simulation) -> float:
     return min(70.0, 100 * int(run.live.argmax()) / max(1, len(run.live)))
-
-
-def layouts(metadata: Metadata, program: Program) -> str:
-    """Where each argument lives: groups of arguments that are alike, drawn on the mesh."""
-    groups: dict[tuple[str, str, Any], list[str]] = {}
-    for name, value in zip(program.argument_names, program.arguments, strict=True):
-        key = re.sub(r"\d+", "*", name), str(program.type_of(value)), metadata.in_specs[name]
-        groups.setdefault(key, []).append(name)
-    sizes, names = list(metadata.mesh.values()), list(metadata.mesh)
-    drawn = [_layout(key, members, sizes, names) for key, members in list(groups.items())[:LAYOUTS_DRAWN]]
-    left = len(groups) - LAYOUTS_DRAWN
-    note = f'<p class="note">and {left} more groups: the table has every argument.</p>' if left > 0 else ""
-    return (
-        f"<p>A square is a device of the mesh {escaped(_mesh_text(metadata))}: the first axis downwards, the others to "
-        "the right. Devices of one colour hold the same part; grey devices hold all of it.</p>"
-        f'<div class="layouts">{"".join(drawn)}</div>{note}'
-        '<h3>Every argument and output</h3><div data-table="layouts"></div>'
-    )
-
-
-def _layout(key: tuple[str, str, Any], members: Sequence[str], sizes: Sequence[int], names: Sequence[str]) -> str:
-    pattern, type_, spec = key
-    named = members[0] if len(members) == 1 else f"{pattern} ({len(members)} x)"
-    return (
-        f'<div class="layout">{mesh_drawing(sizes, names, spec)}<div><b>{escaped(named)}</b><br>'
-        f"<code>{escaped(type_)}</code><br><code>{escaped(spec_text(spec))}</code></div></div>"
-    )
-
-
-def _mesh_text(metadata: Metadata) -> str:
-    return "{" + ", ".join(f"{one_line(name)}:{size}" for name, size in metadata.mesh.items()) + "}"
-
-
-def trouble(metadata: Metadata) -> str:
-    """Conflicts with what each way out costs, gathers nobody asked for, ops without a rule, what is replicated."""
-    parts: list[str] = []
-    for conflict in metadata.conflicts[:ROWS]:
-        head, *ways = conflict.lines()
-        parts.append(f"<p>Conflict: {escaped(head)}</p>{lines_html(way.strip() for way in ways)}")
-    if len(metadata.conflicts) > ROWS:
-        parts.append(f'<p class="note">and {len(metadata.conflicts) - ROWS} more conflicts.</p>')
-    blocked = metadata.tactics[-1].unpartitioned if metadata.tactics else {}
-    if blocked:
-        said = [f"{kind}, {len(where)} x, the first at {short_place(where[0])}" for kind, where in blocked.items()]
-        parts.append(f"<h3>Ops that block propagation</h3>{lines_html(said[:ROWS])}")
-    if metadata.gathered:
-        rows = sorted(metadata.gathered, key=lambda row: -row.bytes)[:ROWS]
-        table = table_html(
-            ["bytes", "op", "axis", "why", "where"],
-            ([bytes_text(r.bytes), r.kind, r.axis, r.reason, short_place(r.where)] for r in rows),
-        )
-        more = f" The {ROWS} largest of {len(metadata.gathered)}." if len(metadata.gathered) > ROWS else ""
-        parts.append(f'<h3>Gathered for ops that need it whole</h3><p>{more}</p><div class="scroll text">{table}</div>')
-    if metadata.replicated:
-        parts.append(f"<h3>Left replicated, and why</h3>{lines_html(metadata.replicated[:ROWS])}")
-    return "".join(parts)
 
 
 def searches(metadata: Metadata) -> str:

@@ -12,7 +12,7 @@ from autopart.core.ops.rule import traits_of
 from autopart.core.quoting import one_line
 from autopart.costmodel.breakdown import line_op
 from autopart.costmodel.estimate import Estimate
-from autopart.costmodel.simulator.kernels.kernel_graph import KERNEL
+from autopart.costmodel.simulator.kernels.kernel_graph import DEF_MOVE, KERNEL
 from autopart.costmodel.simulator.simulator import Simulation
 
 COPIES = "copies for collectives"
@@ -24,19 +24,31 @@ LINES_OF_NODES = 4000
 
 def by_class(run: Simulation) -> dict[str, float]:
     """Seconds of kernels by the class of their root, and of the copies around collectives; the most first."""
-    nodes, seconds = run.graph.nodes, run.node_s * run.node_trips
+    seconds, names = run.node_s * run.node_trips, class_names(run)
     found: dict[str, float] = {}
-    specs = run.local.program.specs
-    names = [type(traits_of(spec)).__name__.lower() for spec in specs]
-    for node in np.flatnonzero(nodes["kind"] == KERNEL).tolist():
-        spec = run.local.program.op_spec[nodes["subject"][node]]
-        product = "convolution" if nodes["is_conv"][node] else "matmul"
-        name = product if nodes["matrix_flop"][node] > 0 else names[spec]
-        found[name] = found.get(name, 0.0) + float(seconds[node])
+    for node in np.flatnonzero(run.graph.nodes["kind"] == KERNEL).tolist():
+        found[names[node]] = found.get(names[node], 0.0) + float(seconds[node])
     copies = run.serial_s - sum(found.values()) - run.collective_s
     if copies > 1e-9 * run.serial_s:
         found[COPIES] = copies
     return {name: s for name, s in sorted(found.items(), key=lambda row: -row[1]) if s > 0}
+
+
+def class_names(run: Simulation) -> list[str]:
+    """Of each node: the class of a kernel's root, or the kinds of the collectives that it is."""
+    program, nodes = run.local.program, run.graph.nodes
+    classes = [type(traits_of(spec)).__name__.lower() for spec in program.specs]
+    found: list[str] = []
+    for kind, subject, flop, is_conv in zip(
+        *(nodes[name].tolist() for name in ("kind", "subject", "matrix_flop", "is_conv")), strict=True
+    ):
+        if kind != KERNEL:
+            steps = run.plans[0 if kind == DEF_MOVE else 1][subject].steps
+            found.append("+".join(dict.fromkeys(step.kind for step in steps)) or COPIES)
+        else:
+            product = "convolution" if is_conv else "matmul"
+            found.append(product if flop > 0 else classes[program.op_spec[subject]])
+    return found
 
 
 def by_collective(estimate: Estimate) -> dict[str, tuple[float, float, int]]:

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autopart.core.errors import MeshError
+from autopart.core.errors import MeshError, closest
 from autopart.core.mesh import Mesh
 from autopart.core.quoting import one_line
 from autopart.costmodel.hardware.devices import Device, device
@@ -149,6 +149,7 @@ class _MeshEmbedding:
             raise MeshError(
                 f'axis "{self.mesh.axis_names[axis]}" has link "{name}"',
                 why="known links: " + ", ".join(LINK_NAMES),
+                hint=closest(name, LINK_NAMES),
             )
         torus = self.device.wires if isinstance(self.device.wires, Torus) else None
         if LINK_NAMES[name] != FAST:

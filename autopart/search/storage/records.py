@@ -1,6 +1,6 @@
 """Records: every job and what it found, a JSON line each, so that a search can be read, resumed and replayed.
 
-    {"autopart": "0.1.0", "program": "9f2c...", "mesh": {"batch": 16, "model": 2}, ..., "digest": "5f0c..."}
+    {"autopart": "0.2.0", "program": "9f2c...", "mesh": {"batch": 16, "model": 2}, ..., "digest": "5f0c..."}
     {"job": [[["tile_group", 3, 0, "batch"]], ...], "states": [{"cost": [2.3, 2.1e10, ...]}], "digest": "e1..."}
 
 A resumed search asks for the same jobs in the same order and finds the first of them here. Lines that cannot be read or
@@ -81,14 +81,17 @@ def job_text(job: Job) -> str:
     return json.dumps(job.to_json())
 
 
-def read_records(path: str | Path, header: dict[str, Any]) -> dict[str, Result]:
-    """Results by the text of their job; empty, with a `RecordWarning`, where the file is not of this search.
+def read_records(path: str | Path, header: dict[str, Any], begins: bool = False) -> dict[str, Result]:
+    """Results by the text of their job; empty, with a `RecordWarning`, where the file is not of this search, or is not
+    there although the search does not begin it.
 
     The results are as they were written; whether they can be true of the program, `recall.Recalled` asks.
     """
     path = Path(path)
     try:
         if not path.exists():
+            if not begins:
+                warn(f"there is nothing to resume: no file {path!s}", RecordWarning)
             return {}
         lines = path.read_bytes().split(b"\n")
     except (OSError, ValueError) as error:

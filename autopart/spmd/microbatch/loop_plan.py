@@ -21,18 +21,22 @@ it, so that as little as possible is kept from one loop to the next.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from autopart.core.control_flow import statements
 from autopart.core.op import REDUCTION_NAMES, SUM, WHOLE, TileMapping
 from autopart.core.ops.passages import Passage
-from autopart.core.ops.rule import passages_of
+from autopart.core.ops.rule import passages_of, traits_of
+from autopart.core.ops.traits import Convolution, Matmul, Opaque, Structural
 from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
 
 AXIS = "microbatch"
 """The temporal axis: one that is no mesh axis."""
+
+CHEAP = 8
+"""What is made before the loop takes at most so many times the bytes of the inputs that it is made of."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,7 @@ class LoopPlan:
     leaving[l]    the values that loop l leaves for others
     joined[v]     the two sums that v adds, or the one that it transposes, where v leaves the loop in place of them
     middles       where one loop does not do, the ops for which it does not, in program order
+    hoisted       sums over the whole batch that are made before the loops, since they need no activations
     """
 
     partitioning: Partitioning
@@ -86,6 +91,7 @@ class LoopPlan:
     leaving: tuple[tuple[int, ...], ...]
     joined: dict[int, tuple[int, ...]]
     middles: tuple[Middle, ...]
+    hoisted: tuple[int, ...] = ()
 
     def tiled(self, value: int) -> int:
         """The dim on which a value is tiled where it is made in a loop, or `WHOLE`."""
@@ -103,11 +109,53 @@ def mapping_of(partitioning: Partitioning, op: int) -> TileMapping | None:
 
 
 def plan_loops(partitioning: Partitioning) -> LoopPlan:
-    """The plan for a program whose only axis is the temporal one, as propagation left it."""
+    """The plan for a program whose only axis is the temporal one, as propagation left it.
+
+    Where a loop would have to wait for a sum over the batch that few and cheap ops make of the inputs alone (how many
+    tokens a mask leaves), these run before it, on the whole batch.
+    """
+    whole, hoisted = frozenset[int](), list[int]()
+    plan = _plan(partitioning, whole)
+    while plan.middles:
+        found = [(middle.value, cone) for middle in plan.middles if (cone := _of_inputs(partitioning, middle.value))]
+        more = whole.union(*(cone for _, cone in found))
+        if more == whole:
+            break
+        whole, hoisted = more, [*hoisted, *(value for value, _ in found)]
+        plan = _plan(partitioning, whole)
+    return replace(plan, hoisted=tuple(dict.fromkeys(hoisted)))
+
+
+def _of_inputs(partitioning: Partitioning, value: int) -> frozenset[int]:
+    """The ops that make a value of arguments that are cut and of constants, if they are cheap; else none."""
+    program = partitioning.program
+    ops, waiting, read, made = set[int](), [value], 0.0, 0.0
+    while waiting:
+        v = waiting.pop()
+        op, size = int(program.value_op[v]), program.type_of(v).bytes
+        if op in ops:
+            continue
+        ops.add(op)
+        if v in program.argument_place:
+            if partitioning.tiled_dim(v, AXIS) == WHOLE and program.type_of(v).shape:
+                return frozenset()
+            read += size
+        elif program.op_scope[op] or isinstance(
+            traits_of(program.spec(op)), Structural | Matmul | Convolution | Opaque
+        ):
+            return frozenset()
+        else:
+            made += size
+            waiting += program.operands_of(op).tolist()
+    return frozenset(op for op in ops if made <= CHEAP * read)
+
+
+def _plan(partitioning: Partitioning, whole: frozenset[int]) -> LoopPlan:
+    """The plan in which the ops `whole` are in no loop."""
     program = partitioning.program
     parts: dict[int, int] = {}
     passage: dict[int, Passage] = {}
-    units = tuple(_unit(partitioning, start, end, parts, passage) for start, end in _spans(program))
+    units = tuple(_unit(partitioning, start, end, parts, passage, whole) for start, end in _spans(program))
     unit_of = {op: number for number, unit in enumerate(units) for op in range(unit.start, unit.end)}
     makers = [[unit_of.get(int(program.value_op[r.value]), -1) for r in unit.reads] for unit in units]
 
@@ -217,11 +265,18 @@ def _latest(units: Sequence[Unit], makers: Sequence[Sequence[int]], is_local: Is
 # ---- one unit
 
 
-def _unit(partitioning: Partitioning, start: int, end: int, parts: dict[int, int], passage: dict[int, Passage]) -> Unit:
+def _unit(
+    partitioning: Partitioning,
+    start: int,
+    end: int,
+    parts: dict[int, int],
+    passage: dict[int, Passage],
+    whole: frozenset[int],
+) -> Unit:
     """The unit of ops `[start, end)`; what is pending in it is added to `parts` and `passage` if it is looped."""
     program, state = partitioning.program, partitioning.state
     inside = range(int(program.result_ptr[start]), int(program.result_ptr[end]))
-    looped, unsound = bool((state.mapping[start:end, 0] >= 0).any()), -1
+    looped, unsound = bool((state.mapping[start:end, 0] >= 0).any()) and start not in whole, -1
     if looped:
         own_parts: dict[int, int] = {}
         own_passage: dict[int, Passage] = {}

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from autopart.core.op import OpSpec
 from autopart.core.ops.rule import traits_of
 from autopart.core.ops.traits import Convolution, Matmul, Opaque, work
 from autopart.core.program import Program
+from autopart.core.user_function import called, name_of
 
 Policy = str | Callable[[OpSpec, float, float], bool]
 """What says which results are kept."""
@@ -43,12 +45,16 @@ def kept_ops(program: Program, keep: tuple[Policy, ...]) -> np.ndarray:
     kept = np.zeros(program.op_count, np.bool_)
     for policy in keep:
         if callable(policy):
-            kept |= _by_spec(program, lambda spec, policy=policy: bool(policy(spec, _bytes(spec), _flop(spec))))
+            kept |= _by_spec(program, lambda spec, policy=policy: bool(_asked(policy, spec)))
         elif policy == "matmuls":
             kept |= _by_spec(program, lambda spec: isinstance(traits_of(spec), Matmul | Convolution | Opaque))
         elif policy not in POLICIES:
             kept |= _named(program, policy)
     return kept
+
+
+def _asked(policy: Callable[..., Any], spec: OpSpec) -> Any:
+    return called(ArgumentError, f"ap.Recompute: {name_of(policy)}", policy, spec, _bytes(spec), _flop(spec))
 
 
 def _by_spec(program: Program, says: Callable[[OpSpec], bool]) -> np.ndarray:
