@@ -12,10 +12,10 @@ a large program takes a few seconds; what was not tried stays long, and is right
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 
@@ -52,7 +52,7 @@ class Shortest:
 
     scheduled: Scheduled
 
-    @cached_property
+    @functools.cached_property
     def blocks(self) -> list[list[Block]]:
         """Those of each tactic."""
         return shortest_schedule(self.scheduled)
@@ -63,10 +63,10 @@ def shortest_schedule(scheduled: Scheduled) -> list[list[Block]]:
     local = scheduled.device_local
     program, mesh = local.program, local.mesh
     parts = list(_parts(scheduled))
-    canonical = canonical_actions(program, mesh, local.options, parts)
+    canonical = functools.cache(lambda: canonical_actions(program, mesh, local.options, parts))
     tries = _Tries(Partitioning(program, mesh), LoweringContext.of(program), local)
     theirs, found = Partitioning(program, mesh), list[list[Block]]()
-    for report, part, again in zip(scheduled.reports, parts, canonical, strict=True):
+    for n, (report, part) in enumerate(zip(scheduled.reports, parts, strict=True)):
         theirs.apply_all(part)
         if "pipeline" in report.report:  # its tactic takes its own actions
             tries.own.apply_all(part)
@@ -74,7 +74,7 @@ def shortest_schedule(scheduled: Scheduled) -> list[list[Block]]:
             continue
         own = [a for a in part if GIVEN in report.report and _is_of_model(a, program.tags_of)]
         own += map(Propagate, mesh.axis_names) if own else ()
-        found.append(tries.shortest(theirs, part, again, own))
+        found.append(tries.shortest(theirs, part, lambda n=n: canonical()[n], own))
     return found
 
 
@@ -104,18 +104,22 @@ class _Tries:
         self.keys, self.names = Keys(self.own.program), Names.of(self.own.program)
 
     def shortest(
-        self, theirs: Partitioning, part: Sequence[Action], canonical: Sequence[Action], own: Sequence[Action]
+        self,
+        theirs: Partitioning,
+        part: Sequence[Action],
+        canonical: Callable[[], Sequence[Action]],
+        own: Sequence[Action],
     ) -> list[Block]:
         """Of a tactic that left `theirs`; `own` of its actions need no words. Leaves the partitioning there."""
         self.wanted, self.mapping = self._lowered(theirs), theirs.state.mapping.copy()
         flags = [action for action in part if isinstance(action, ShareGathers | ShardLoops)]
         found: list[list[Block]] = []
-        for actions in ([a for a in part if a not in own], canonical):
-            if found and _length(found[0]) <= (SHORT, 0):
+        for others, actions in ((own, lambda: [a for a in part if a not in own]), ((), canonical)):
+            if found and (_length(found[0]) <= (SHORT, 0) or self.ops_left <= 0):
                 break
-            self.others = (list(own) if actions is not canonical else []), flags
+            self.others = others, flags
             for keys in (self.keys, lambda v: self.keys(v) if v not in self.own.program.argument_place else f"%{v}"):
-                blocks = [self._with_globs(block) for block in blocks_of(actions, keys)]
+                blocks = [self._with_globs(block) for block in blocks_of(actions(), keys)]
                 if self._same(blocks):
                     found.append(self._shortened(blocks))
                     break
