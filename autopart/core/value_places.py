@@ -63,8 +63,10 @@ class ValuePlaces:
             asked, number = key, ""
         found = [entry for entry in self._candidates(asked) if number in ("", "*", entry[0].rpartition("#")[2])]
         if not found:
-            near = closest(key, [name for name, _ in self._candidates("*" + key[key.rindex("@") :])])
-            raise UnknownNameError(f'no value of the program is called "{key}"', hint=near)
+            path, _, place = asked.rpartition("@")
+            near = self._candidates(f"{path}@*") or self._candidates(f"*@{place}")
+            hint = closest(key, [name for name, _ in near]) if near else "ap.tag gives a value a name that edits keep"
+            raise UnknownNameError(f'no value of the program is called "{key}"', hint=hint)
         one = {_DIGITS.sub("*", name.partition("#")[0]) for name, _ in found}
         if len(found) > 1 and (not (is_pattern(asked) or number == "*") or (len(one) > 1 and not self._says_op(asked))):
             names = [f'"{name}"' for name, _ in found]

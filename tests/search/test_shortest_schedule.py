@@ -97,3 +97,19 @@ def test_constraints_of_the_model_are_not_printed_again():
     code = found.metadata.as_schedule()
     assert code.count("ManualPartition(") == 1
     assert run(schedule_of(code)).as_text() == found.as_text()
+
+
+def test_for_what_has_no_name_a_tag_is_offered(tmp_path):
+    text = """func.func @main(%x: tensor<8x8xf32>) -> tensor<f32> {
+      %0 = stablehlo.tanh %x : tensor<8x8xf32> loc(unknown)
+      %1 = stablehlo.dot_general %0, %0, contracting_dims = [1] x [1]
+        : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32> loc(unknown)
+      %2 = stablehlo.dot_general %1, %1, contracting_dims = [0, 1] x [0, 1]
+        : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<f32> loc(unknown)
+      return %2 : tensor<f32> }"""
+    (tmp_path / "model.mlir").write_text(text)
+    program = ap.load(tmp_path / "model.mlir")
+    found = ap.jit(program, MESH, [ap.ManualPartition({"%2": 1}, "data")]).lower(S((8, 8), "float32"))
+    code = found.metadata.as_schedule()
+    assert '{"%2": 1}' in code
+    assert 'y = ap.tag("name", y) in the model gives one' in code
