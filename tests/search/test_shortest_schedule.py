@@ -80,6 +80,14 @@ def test_decisions_that_change_nothing_go():
     assert tactic.inputs == {"x": 0}
 
 
+def test_a_decision_that_only_a_later_tactic_needs_stays():
+    whole = ap.ManualPartition({"params/blocks/*/down": ap.REPLICATED}, "model")
+    found = lowered([whole, ap.ManualPartition({"params/blocks/*/up": 1}, "model")])
+    schedule = schedule_of(found.metadata.as_schedule())
+    assert lowered(schedule).as_text() == found.as_text()
+    assert len(schedule) == 2
+
+
 def test_metadata_from_a_file_prints_what_was_done():
     found = lowered("FSDP(data)").metadata
     read = ap.Metadata.from_json(found.to_json())
