@@ -33,7 +33,7 @@ from autopart.core.partitioning import Partitioning
 from autopart.costmodel.lower_for_device import lower_for_device
 from autopart.spmd.device_local import DeviceLocal, LoweringContext
 
-TRIED_OPS = 1_200_000
+TRIED_OPS = 1_600_000
 """Ops that are lowered for tries, of a whole schedule: a try is a quarter of the program and `OF_DECISION` for each
 decision, and the whole of it where the table is the same and is lowered."""
 
@@ -180,7 +180,14 @@ class _Tries:
     # ---- ways to make it shorter
 
     def _shortened(self, blocks: list[Block]) -> list[Block]:
-        for shorter in (self._joined, self._without_needless, self._with_wider, self._by_choice, self._over_axes):
+        for shorter in (
+            self._joined,
+            self._over_axes,
+            self._without_needless,
+            self._with_wider,
+            self._by_choice,
+            self._over_axes,
+        ):
             blocks = shorter([block for block in blocks if block.decisions])
         return [block for block in blocks if block.decisions]
 
