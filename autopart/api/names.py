@@ -75,6 +75,10 @@ class Keys:
         self.arguments = {value: self._named[value] for value in program.arguments if value in self._named}
         """Of the arguments that have a key of their own."""
 
+    def unnumbered(self, value: int) -> str:
+        """The name of the value, or of several that are alike."""
+        return self._named.get(value) or self._places.unnumbered(value) or f"%{value}"
+
     def __call__(self, value: int) -> str:
         """The key."""
         return self._named.get(value) or self._places.name_of(value) or f"%{value}"

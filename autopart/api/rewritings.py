@@ -125,6 +125,8 @@ def batch_inputs(program: Program, steps: Sequence[int]) -> Mapping[str, Any]:
 
 def batch_dims(program: Program, size: int = 1) -> Mapping[int, int]:
     """Arguments that are data -> their batch dims, of those that an axis of this size divides."""
+    if program.manual.names:  # what a shard_map partitions is over its own mesh
+        return {}
     space = DecisionSpace.of(Partitioning(program, Mesh({AXIS: size})), [AXIS])
     return Inputs.of(space, AXIS).dims
 

@@ -53,7 +53,9 @@ def _read(owner: str, text: str) -> Sequence[Tactic]:
             return [Parallelism(text)]
         except ArgumentError as error:
             others = "a list of tactics, a plan.json, or FILE.py:NAME of a list"
-            raise ArgumentError(f"{owner}: schedule is {shown(text)}", hint=f"{error.hint}; {others}") from None
+            raise ArgumentError(
+                f"{owner}: schedule is {shown(text)}, which is no named schedule", hint=f"{error.hint}; {others}"
+            ) from None
     return schedule_of(text, named_object(text))
 
 

@@ -12,10 +12,10 @@ a large program takes a few seconds; what was not tried stays long, and is right
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 
@@ -33,7 +33,7 @@ from autopart.core.partitioning import Partitioning
 from autopart.costmodel.lower_for_device import lower_for_device
 from autopart.spmd.device_local import DeviceLocal, LoweringContext
 
-TRIED_OPS = 1_200_000
+TRIED_OPS = 1_600_000
 """Ops that are lowered for tries, of a whole schedule: a try is a quarter of the program and `OF_DECISION` for each
 decision, and the whole of it where the table is the same and is lowered."""
 
@@ -52,21 +52,31 @@ class Shortest:
 
     scheduled: Scheduled
 
-    @cached_property
+    @functools.cached_property
     def blocks(self) -> list[list[Block]]:
         """Those of each tactic."""
         return shortest_schedule(self.scheduled)
 
 
 def shortest_schedule(scheduled: Scheduled) -> list[list[Block]]:
-    """Blocks for each tactic of the schedule. Those that the model's own constraints make again are left out."""
+    """Blocks for each tactic of the schedule. Those that the model's own constraints make again are left out.
+
+    Where a decision that changes nothing of its own tactic is missed by a later one, all are kept.
+    """
+    keys = Keys(scheduled.partitioning.program)
+    found = _shortest(scheduled, drops=True) or _shortest(scheduled, drops=False)
+    return found or [list(blocks_of(part, keys)) for part in _parts(scheduled)]
+
+
+def _shortest(scheduled: Scheduled, drops: bool) -> list[list[Block]] | None:
+    """The same, each tactic after those before it as they are written; None where that is not found."""
     local = scheduled.device_local
     program, mesh = local.program, local.mesh
     parts = list(_parts(scheduled))
-    canonical = canonical_actions(program, mesh, local.options, parts)
-    tries = _Tries(Partitioning(program, mesh), LoweringContext.of(program), local)
+    canonical = functools.cache(lambda: canonical_actions(program, mesh, local.options, parts))
+    tries = _Tries(Partitioning(program, mesh), LoweringContext.of(program), local, drops)
     theirs, found = Partitioning(program, mesh), list[list[Block]]()
-    for report, part, again in zip(scheduled.reports, parts, canonical, strict=True):
+    for n, (report, part) in enumerate(zip(scheduled.reports, parts, strict=True)):
         theirs.apply_all(part)
         if "pipeline" in report.report:  # its tactic takes its own actions
             tries.own.apply_all(part)
@@ -74,7 +84,10 @@ def shortest_schedule(scheduled: Scheduled) -> list[list[Block]]:
             continue
         own = [a for a in part if GIVEN in report.report and _is_of_model(a, program.tags_of)]
         own += map(Propagate, mesh.axis_names) if own else ()
-        found.append(tries.shortest(theirs, part, again, own))
+        blocks = tries.shortest(theirs, part, lambda n=n: canonical()[n], own)
+        if blocks is None:
+            return None
+        found.append(blocks)
     return found
 
 
@@ -95,6 +108,7 @@ class _Tries:
     own: Partitioning
     statics: LoweringContext
     like: DeviceLocal
+    drops: bool
     ops_left: int = TRIED_OPS
     wanted: DeviceLocal = field(init=False)
     mapping: np.ndarray = field(init=False)
@@ -104,23 +118,31 @@ class _Tries:
         self.keys, self.names = Keys(self.own.program), Names.of(self.own.program)
 
     def shortest(
-        self, theirs: Partitioning, part: Sequence[Action], canonical: Sequence[Action], own: Sequence[Action]
-    ) -> list[Block]:
-        """Of a tactic that left `theirs`; `own` of its actions need no words. Leaves the partitioning there."""
+        self,
+        theirs: Partitioning,
+        part: Sequence[Action],
+        canonical: Callable[[], Sequence[Action]],
+        own: Sequence[Action],
+    ) -> list[Block] | None:
+        """Of a tactic that left `theirs`; `own` of its actions need no words. Goes there, by the blocks."""
         self.wanted, self.mapping = self._lowered(theirs), theirs.state.mapping.copy()
         flags = [action for action in part if isinstance(action, ShareGathers | ShardLoops)]
-        found: list[list[Block]] = []
-        for actions in ([a for a in part if a not in own], canonical):
-            if found and _length(found[0]) <= (SHORT, 0):
+        found: list[tuple[list[Block], Sequence[Action]]] = []
+        for others, actions in ((own, lambda: [a for a in part if a not in own]), ((), canonical)):
+            if found and (_length(found[0][0]) <= (SHORT, 0) or self.ops_left <= 0):
                 break
-            self.others = (list(own) if actions is not canonical else []), flags
+            self.others = others, flags
             for keys in (self.keys, lambda v: self.keys(v) if v not in self.own.program.argument_place else f"%{v}"):
-                blocks = [self._with_globs(block) for block in blocks_of(actions, keys)]
+                blocks = [self._with_globs(block) for block in blocks_of(actions(), keys)]
                 if self._same(blocks):
-                    found.append(self._shortened(blocks))
+                    found.append((self._shortened(blocks), others))
                     break
-        self.own.apply_all(part)
-        return min(found, key=_length) if found else list(blocks_of(part, self.keys))
+        if not found:
+            return None
+        best, others = min(found, key=lambda entry: _length(entry[0]))
+        self.others = others, flags
+        self._carried_out(best)
+        return best
 
     def _lowered(self, partitioning: Partitioning) -> DeviceLocal:
         return lower_for_device(partitioning, self.like.options, self.statics)
@@ -129,11 +151,7 @@ class _Tries:
         """Whether the blocks lead to what is wanted."""
         start, decided = self.own.mark(), np.count_nonzero(self.own.state.action)
         try:
-            before, after = self.others
-            self.own.apply_all(before)
-            for block in blocks:
-                ManualPartition(block.decisions, block.axes).act(self.own, TacticContext())
-            self.own.apply_all(after)
+            self._carried_out(blocks)
             taken = np.count_nonzero(self.own.state.action) - decided
             self.ops_left -= self.own.program.op_count // 4 + OF_DECISION * int(taken)
             if not np.array_equal(self.own.state.mapping, self.mapping):
@@ -145,6 +163,13 @@ class _Tries:
         finally:
             self.own.undo(start)
 
+    def _carried_out(self, blocks: Sequence[Block]) -> None:
+        before, after = self.others
+        self.own.apply_all(before)
+        for block in blocks:
+            ManualPartition(block.decisions, block.axes).act(self.own, TacticContext())
+        self.own.apply_all(after)
+
     def _taken(self, blocks: list[Block], tried: list[Block]) -> list[Block]:
         """What was tried, if it is as good; else the blocks."""
         return tried if tried != blocks and self.ops_left > 0 and self._same(tried) else blocks
@@ -155,7 +180,14 @@ class _Tries:
     # ---- ways to make it shorter
 
     def _shortened(self, blocks: list[Block]) -> list[Block]:
-        for shorter in (self._joined, self._without_needless, self._with_wider, self._by_choice, self._over_axes):
+        for shorter in (
+            self._joined,
+            self._over_axes,
+            self._without_needless,
+            self._with_wider,
+            self._by_choice,
+            self._over_axes,
+        ):
             blocks = shorter([block for block in blocks if block.decisions])
         return [block for block in blocks if block.decisions]
 
@@ -181,6 +213,8 @@ class _Tries:
 
     def _without_needless(self, blocks: list[Block]) -> list[Block]:
         """Without the decisions that change nothing, those gone first that are hard to read."""
+        if not self.drops:
+            return blocks
         for n in reversed(range(len(blocks))):
             blocks = self._taken(blocks, _replaced(blocks, n, Block(blocks[n].axes, {})))
         entries = [(n, key) for n, block in enumerate(blocks) for key in block.decisions]

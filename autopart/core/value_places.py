@@ -52,7 +52,7 @@ class ValuePlaces:
 
     def name_of(self, value: int) -> str:
         """The value's name, which is no other's; "" where the module says nothing of its place."""
-        name = self._name(value)
+        name = self.unnumbered(value)
         alike = self._named(self._program.spec(int(self._program.value_op[value])).kind).get(name, [])
         return name if len(alike) < 2 else f"{name}#{alike.index(value)}"
 
@@ -63,8 +63,10 @@ class ValuePlaces:
             asked, number = key, ""
         found = [entry for entry in self._candidates(asked) if number in ("", "*", entry[0].rpartition("#")[2])]
         if not found:
-            near = closest(key, [name for name, _ in self._candidates("*" + key[key.rindex("@") :])])
-            raise UnknownNameError(f'no value of the program is called "{key}"', hint=near)
+            path, _, place = asked.rpartition("@")
+            near = self._candidates(f"{path}@*") or self._candidates(f"*@{place}")
+            hint = closest(key, [name for name, _ in near]) if near else "ap.tag gives a value a name that edits keep"
+            raise UnknownNameError(f'no value of the program is called "{key}"', hint=hint)
         one = {_DIGITS.sub("*", name.partition("#")[0]) for name, _ in found}
         if len(found) > 1 and (not (is_pattern(asked) or number == "*") or (len(one) > 1 and not self._says_op(asked))):
             names = [f'"{name}"' for name, _ in found]
@@ -103,7 +105,7 @@ class ValuePlaces:
             found: dict[str, list[int]] = {}
             for op in self._ops(kind):
                 for value in self._program.results_of(op):
-                    if name := self._name(value):
+                    if name := self.unnumbered(value):
                         found.setdefault(name, []).append(value)
             self._of_kind[kind] = found
         return self._of_kind[kind]
@@ -112,7 +114,8 @@ class ValuePlaces:
         specs = [number for number, spec in enumerate(self._program.specs) if spec.kind == kind]
         return np.flatnonzero(np.isin(self._program.op_spec, specs)).tolist()
 
-    def _name(self, value: int) -> str:
+    def unnumbered(self, value: int) -> str:
+        """The value's name, which may be that of others too."""
         program, op = self._program, int(self._program.value_op[value])
         kind, where = program.spec(op).kind, program.where(op)
         if kind == "argument" or not where:

@@ -82,6 +82,12 @@ def test_what_is_not_one_value_is_refused_with_the_candidates():
         ap.jit(jax.grad(plain), MESH, [ap.ManualPartition({"conv@lm.py:1": 0}, "data")]).lower(*ARGS)
 
 
+def test_after_an_edit_the_new_line_is_offered():
+    tactic = ap.ManualPartition({"layer_0/dense/dot_general@test_value_places.py:9999": 0}, "data")
+    with pytest.raises(ap.UnknownNameError, match=r"try  'layer_0/dense/dot_general@test_value_places\.py:\d+'"):
+        ap.jit(jax.grad(scoped), MESH, [tactic]).lower(*ARGS)
+
+
 def test_a_pattern_without_an_op_that_matches_several_is_refused():
     with pytest.raises(ap.UnknownNameError, match="one of these"):
         ap.jit(jax.grad(scoped), MESH, [ap.ManualPartition({"layer_*/dense@*": 0}, "data")]).lower(*ARGS)

@@ -80,6 +80,14 @@ def test_decisions_that_change_nothing_go():
     assert tactic.inputs == {"x": 0}
 
 
+def test_a_decision_that_only_a_later_tactic_needs_stays():
+    whole = ap.ManualPartition({"params/blocks/*/down": ap.REPLICATED}, "model")
+    found = lowered([whole, ap.ManualPartition({"params/blocks/*/up": 1}, "model")])
+    schedule = schedule_of(found.metadata.as_schedule())
+    assert lowered(schedule).as_text() == found.as_text()
+    assert len(schedule) == 2
+
+
 def test_metadata_from_a_file_prints_what_was_done():
     found = lowered("FSDP(data)").metadata
     read = ap.Metadata.from_json(found.to_json())
@@ -97,3 +105,19 @@ def test_constraints_of_the_model_are_not_printed_again():
     code = found.metadata.as_schedule()
     assert code.count("ManualPartition(") == 1
     assert run(schedule_of(code)).as_text() == found.as_text()
+
+
+def test_for_what_has_no_name_a_tag_is_offered(tmp_path):
+    text = """func.func @main(%x: tensor<8x8xf32>) -> tensor<f32> {
+      %0 = stablehlo.tanh %x : tensor<8x8xf32> loc(unknown)
+      %1 = stablehlo.dot_general %0, %0, contracting_dims = [1] x [1]
+        : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32> loc(unknown)
+      %2 = stablehlo.dot_general %1, %1, contracting_dims = [0, 1] x [0, 1]
+        : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<f32> loc(unknown)
+      return %2 : tensor<f32> }"""
+    (tmp_path / "model.mlir").write_text(text)
+    program = ap.load(tmp_path / "model.mlir")
+    found = ap.jit(program, MESH, [ap.ManualPartition({"%2": 1}, "data")]).lower(S((8, 8), "float32"))
+    code = found.metadata.as_schedule()
+    assert '{"%2": 1}' in code
+    assert 'y = ap.tag("name", y) in the model gives one' in code

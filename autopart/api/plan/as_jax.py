@@ -100,38 +100,20 @@ class AsJax:
     # ---- as text
 
     def __str__(self) -> str:
-        """For `jax.jit`: meshes with Auto axes, which XLA's partitioner fills in."""
-        axes = ", ".join(f"{quoted(name)}" for name, _ in self.plan.axes)
-        lines = [
-            "import jax",
-            "from jax.sharding import AxisType, PartitionSpec as P",
-            "",
-            f"mesh = jax.make_mesh({self._sizes}, ({axes},), axis_types=(AxisType.Auto,) * {len(self.plan.axes)})",
-            *self._specs_text,
-            *self._lines_text("with_sharding_constraint", "jax.lax.with_sharding_constraint"),
-            "",
-            *self._rules_text,
-        ]
-        return "\n".join(lines)
+        """For `jax.jit`: a mesh with Auto axes, which XLA's partitioner fills in, and logical axis rules."""
+        text = self._code("mesh = {}", "Auto", "with_sharding_constraint", "jax.lax.with_sharding_constraint")
+        return "\n".join([*text, "", *self._rules_text])
 
     @property
     def explicit(self) -> str:
         """With explicit axes, which are a part of types: what comes in so, and where it is resharded."""
-        axes = ", ".join(f"{quoted(name)}" for name, _ in self.plan.axes)
-        lines = [
-            "import jax",
-            "from jax.sharding import AxisType, PartitionSpec as P",
-            "",
-            f"axes = (AxisType.Explicit,) * {len(self.plan.axes)}",
-            f"jax.set_mesh(jax.make_mesh({self._sizes}, ({axes},), axis_types=axes))",
-            *self._specs_text,
-            *self._lines_text("reshard", "jax.sharding.reshard"),
-        ]
-        return "\n".join(lines)
+        return "\n".join(self._code("jax.set_mesh({})", "Explicit", "reshard", "jax.sharding.reshard"))
 
-    @property
-    def _sizes(self) -> tuple[int, ...]:
-        return tuple(size for _, size in self.plan.axes)
+    def _code(self, mesh: str, kind: str, what: str, call: str) -> list[str]:
+        sizes, names = tuple(size for _, size in self.plan.axes), ", ".join(quoted(name) for name, _ in self.plan.axes)
+        made = mesh.format(f"jax.make_mesh({sizes}, ({names},), axis_types=(AxisType.{kind},) * {len(sizes)})")
+        imported = ["import jax", "from jax.sharding import AxisType, PartitionSpec as P", "", made]
+        return [*imported, *self._specs_text, *self._lines_text(what, call)]
 
     @property
     def _specs_text(self) -> list[str]:

@@ -46,7 +46,7 @@ def code_lines(local: DeviceLocal) -> tuple[CodeLine, ...]:
     keys, found = Keys(local.program), dict[tuple[str, str, Spec], CodeLine]()
     for op, value, layout in _changes(local):
         where = short_place(local.program.where(op)).partition(" ")[0]
-        name = keys(value).partition("@")[0].partition("#")[0]
+        name = keys.unnumbered(value).partition("@")[0]
         backward = f"/{name}".find(f"/{BACKWARD}") >= 0 or "transpose(" in local.program.where(op)
         if ".py:" not in where or backward:
             continue
