@@ -22,6 +22,7 @@ from jax.sharding import AbstractMesh, AxisType
 
 from autopart.api.closures import names_of_closures, warn_of_closures
 from autopart.api.donated_ties import kept_state, tie_updates
+from autopart.api.kernels.known_kernels import KERNELS
 from autopart.api.mutation import warning_of_changes
 from autopart.core import jax_internals
 from autopart.core.arguments import FLAG, NONE, PATH, TEXT, check, instance, mapping, sequence, whole
@@ -40,6 +41,7 @@ from autopart.core.importer.jaxprs import Dataflow
 from autopart.core.importer.mutable_refs import check_references
 from autopart.core.importer.platform_choices import PlatformChoice, platform_choices
 from autopart.core.jax_dispatch import static_arguments
+from autopart.core.jax_private import cudnn_assumed
 from autopart.core.limits import Limits
 from autopart.core.mesh import Mesh
 from autopart.core.passes import IMPORT_PASSES, DefaultGenerators, Pass, PassReport, run_optional_passes, run_passes
@@ -193,12 +195,12 @@ def trace(
         return replace(fun.traced, program=program).after(options.passes)
     watched = jitted(fun, options)
     args, kwargs = _without_shardings(watched, args, kwargs)
-    made = _lowered(fun, options, _traced(watched, mesh, args, kwargs), platform)
+    made = _lowered(fun, options, _traced(watched, mesh, platform, args, kwargs), platform)
     warn_of_closures(watched.__name__, made.program, len(made.closed_over))
     return made
 
 
-def _traced(watched: Any, mesh: Mesh, args: tuple, kwargs: dict) -> jax.stages.Traced:
+def _traced(watched: Any, mesh: Mesh, platform: str, args: tuple, kwargs: dict) -> jax.stages.Traced:
     """The function traced as it is, so that what depends on a mesh in context does as it does without; then, where it
     cannot do without, over `mesh`: a `shard_map` or a constraint that names axes alone."""
     try:
@@ -206,11 +208,14 @@ def _traced(watched: Any, mesh: Mesh, args: tuple, kwargs: dict) -> jax.stages.T
     except PartitionError:
         raise
     except (RuntimeError, ValueError) as error:
+        if "cuDNN is not detected" in str(error) and platform == "cuda":
+            with cudnn_assumed():
+                return watched.trace(*args, **kwargs)
         if "cuDNN" in str(error):
             raise ProgramError(
-                f"jax cannot trace {watched.__name__} on this machine: {error}",
-                why="cuDNN attention is traced where a GPU with cuDNN is, whatever the mesh",
-                hint='jax.nn.dot_product_attention(..., implementation="xla") where the layout is planned',
+                f"jax cannot trace {watched.__name__} for {platform}: {error}",
+                why="cuDNN attention is traced for a mesh of GPUs, or where a GPU with cuDNN is",
+                hint='ap.Mesh(..., device="h100"), or jax.nn.dot_product_attention(..., implementation="xla")',
             ) from error
         if "mesh" not in str(error) or not jax.sharding.get_abstract_mesh().empty:
             raise
@@ -276,7 +281,7 @@ def _lowered(fun: Callable, options: Options, traced: jax.stages.Traced, platfor
     check_closed_over(name, traced)
     with warnings.catch_warnings(), _refusals(fun, platform):
         warnings.filterwarnings("ignore", "Some donated buffers were not usable")
-        module, callbacks = lowered(traced, platform)
+        module, bodies = lowered(traced, platform, KERNELS)
     infos, in_tree = jax.tree.flatten(traced.args_info)
     outs, out_tree = jax.tree.flatten(traced.out_info)
     count = len(traced.args_info[0])
@@ -298,7 +303,7 @@ def _lowered(fun: Callable, options: Options, traced: jax.stages.Traced, platfor
             output_names=_output_names(_paths(traced.out_info)),
             ties=ties,
             donated=donated,
-            callbacks=callbacks,
+            bodies=bodies,
             constraints=options.constraints,
             keep_unused=options.keep_unused,
             without_arrays=without_arrays,

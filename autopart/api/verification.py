@@ -12,7 +12,7 @@ Elements that are NaN, or the same infinity, on both sides agree too, but say no
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -142,15 +142,15 @@ def verify(
     else:
         static = {key: jit_options[key] for key in ("static_argnums", "static_argnames") if key in jit_options}
         whole = jax.jit(fun, **static)
-    filled = _filled(args, np.random.default_rng(seed))
-    partitioned.traced(filled, {})  # says what is wrong with the arguments, before anything runs
-    expected, found = whole(*filled), partitioned(*filled)
+    values = filled(args, np.random.default_rng(seed))
+    partitioned.traced(values, {})  # says what is wrong with the arguments, before anything runs
+    expected, found = whole(*values), partitioned(*values)
     pairs = zip(jax.tree_util.tree_flatten_with_path(expected)[0], jax.tree.leaves(found), strict=True)
-    return Verification(tuple(_compared(_name(path), want, got, tolerance) for (path, want), got in pairs))
+    return Verification(tuple(compared(_name(path), want, got, tolerance) for (path, want), got in pairs))
 
 
-def _filled(args: Sequence[Any], random: np.random.Generator) -> list[Any]:
-    """The arguments, with arrays on the host: a donated one is then there for both runs."""
+def filled(args: Iterable[Any], random: np.random.Generator) -> list[Any]:
+    """The arguments, abstract ones with numbers, with arrays on the host: a donated one is then there for both runs."""
     return [jax.tree.map(lambda leaf: _array(leaf, random), arg) for arg in args]
 
 
@@ -165,7 +165,8 @@ def _array(leaf: Any, random: np.random.Generator) -> Any:
     return np.asarray(leaf) if isinstance(leaf, jax.Array) and not is_key else leaf
 
 
-def _compared(name: str, expected: Any, found: Any, tolerance: float | None) -> OutputDifference:
+def compared(name: str, expected: Any, found: Any, tolerance: float | None) -> OutputDifference:
+    """How far `found` is from `expected`."""
     expected, found = bits_of(expected), bits_of(found)
     is_inexact = jax.numpy.issubdtype(expected.dtype, np.inexact)
     wide = np.complex128 if jax.numpy.issubdtype(expected.dtype, np.complexfloating) else np.float64
