@@ -81,6 +81,17 @@ def test_a_scan_over_layers_and_a_shard_map_call_kernels(operands):
     close(by_hand(x, params["scale0"]), plain_norm(x, params["scale0"]) * 2)
 
 
+def test_a_pallas_call_in_a_shard_map_over_one_axis_is_sliced_along_the_other(operands):
+    params, x = operands
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:8]).reshape(4, 2), ("d", "m"))
+    how = {"mesh": mesh, "axis_names": {"d"}, "in_specs": (P("d"), P()), "out_specs": P("d"), "check_vma": False}
+    by_hand = ap.jit(
+        lambda x, w: jax.shard_map(rms_norm, **how)(x, w) * 2, MESH, [ap.ManualPartition({"x": 1}, axis="m")]
+    )
+    assert by_hand.lower(x, params["scale0"]).metadata.flop_divided["m"] > 0.5
+    close(by_hand(x, params["scale0"]), plain_norm(x, params["scale0"]) * 2)
+
+
 def test_stages_of_a_pipeline_run_their_kernels_at_once():
     params, (x,) = dict(zip(("up", "down"), arrays((4, 16, 32), (4, 32, 16)), strict=True)), arrays((16, 6, 16))
     params["scale"] = jnp.ones((4, 16))

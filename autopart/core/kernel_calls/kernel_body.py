@@ -8,6 +8,7 @@ A kernel is traced as the user would trace it: with 64-bit types only if they we
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -72,9 +73,15 @@ class KernelBody:
             self._known[shapes, platforms] = found.result()
         function, avals_in, avals_out = self._known[shapes, platforms]
         inner = ctx.replace(primitive=None, avals_in=avals_in, avals_out=avals_out, tokens_out=None)
-        with jax.enable_x64(self.x64):
+        with jax.enable_x64(self.x64), self._in_context():
             lowered = mlir.lower_fun(function)(inner, *operands)
         return list(mlir.ir_tree_registry.flatten(lowered)[0])
+
+    def _in_context(self) -> contextlib.AbstractContextManager[Any]:
+        """The mesh in context where it was traced, inside a `shard_map` over some axes of the mesh."""
+        meshes = (getattr(getattr(a, "sharding", None), "mesh", None) for a in self.operands)
+        mesh = next((mesh for mesh in meshes if mesh is not None and not mesh.empty), None)
+        return contextlib.nullcontext() if mesh is None else jax.sharding.use_abstract_mesh(mesh)
 
     def local_avals(self, shapes: Sequence[tuple[int, ...]]) -> list[jax.ShapeDtypeStruct]:
         """Its operands, of other shapes."""
@@ -87,7 +94,7 @@ class KernelBody:
 
         `alone`: it is no part of a program for many devices, and may call the host in order.
         """
-        with jax.enable_x64(self.x64):
+        with jax.enable_x64(self.x64), self._in_context():
             ranks = [len(a.shape) for a in self.operands]
             function = jax.jit(mapped_over(self.kernel, ranks)(avals))
             traced = function.trace(*avals)
