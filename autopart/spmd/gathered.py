@@ -208,7 +208,7 @@ class _Finder:
     def _no_mapping(self, op: int) -> str:
         found = rule_of(self._program.spec(op))
         if found is None:
-            return f"no rule for {self._kind(op)}"
+            return f"no rule for {self._kind(op)}: ap.kernel or ap.register_custom_call gives it one"
         return found.blocked_because or f"{self._kind(op)} has no mapping{_of_kernel(self._program.spec(op))}"
 
     def _ways(self, op: int, mapping: int) -> int:
