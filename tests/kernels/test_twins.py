@@ -120,6 +120,7 @@ def test_equal_calls_of_a_kernel_are_one_op_of_the_program():
         (lambda: ap.kernel(jnp.sin, rule="a -> a", gradient="twin"), "the gradient of a twin"),
         (lambda: ap.kernel(jnp.sin, like=jnp.sum)(jnp.ones(4)), "leave different arrays"),
         (lambda: ap.kernel(lambda x, y: x, rule="a -> a")(jnp.ones(4), {1}), "unhashable"),
+        (lambda: ap.kernel(lambda x, k: x, rule="a -> a")(jnp.ones(4), jax.random.key(0)), "a key of random numbers"),
         (lambda: ap.kernel(jnp.sin, rule="a b -> a b")(jnp.ones(4)), "has 2 names for an array of shape"),
     ],
 )

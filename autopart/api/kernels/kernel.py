@@ -104,6 +104,12 @@ class Kernel:
 
     def _called(self, call: _Arguments) -> tuple[Called, Any]:
         """(the call, the tree of its results)."""
+        if any(jax.dtypes.issubdtype(a.dtype, jax.dtypes.extended) for a in call.avals):
+            raise ArgumentError(
+                f"{self.name}: a key of random numbers is no operand of a kernel",
+                why="a kernel reads arrays of numbers",
+                hint="jax.random.key_data(key), and jax.random.wrap_key_data inside",
+            )
         function, like = call.flat(self.fn), None if self.like is None else call.flat(self.like)
         fn = self.fn
         if like is not None and self.like is not None and not self._is_traceable(call):
