@@ -45,6 +45,8 @@ def test_queries_are_sliced_unless_a_mask_asks_for_their_place():
 def test_a_twin_says_the_flop():
     x = S((4, 8), "float32"), S((8, 6), "float32")
     assert twin_work(lambda a, b: [a @ b], x) == (2 * 4 * 8 * 6, 0)
+    groups = S((64, 32), "float32"), S((4, 32, 16), "float32"), S((4,), "int32")
+    assert twin_work(lambda a, b, sizes: [jax.lax.ragged_dot(a, b, sizes)], groups) == (2 * 64 * 32 * 16, 0)
 
 
 def test_a_kernel_is_sliced_as_its_twin_and_equal_to_it():

@@ -104,7 +104,7 @@ class Kernel:
 
     def _called(self, call: _Arguments) -> tuple[Called, Any]:
         """(the call, the tree of its results)."""
-        if any(jax.dtypes.issubdtype(a.dtype, jax.dtypes.extended) for a in call.avals):
+        if any(jax.numpy.issubdtype(a.dtype, jax.dtypes.extended) for a in call.avals):
             raise ArgumentError(
                 f"{self.name}: a key of random numbers is no operand of a kernel",
                 why="a kernel reads arrays of numbers",

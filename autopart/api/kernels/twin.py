@@ -137,8 +137,8 @@ class _Twin:
 
 
 def _program(function: Flat, avals: Avals) -> Program:
-    """A function as a program, op by op as jax writes it."""
-    lowered = jax.jit(function, keep_unused=True).trace(*avals).lower(lowering_platforms=("cpu",))
+    """A function as a program, op by op as jax writes it for TPUs: grouped products are one op there."""
+    lowered = jax.jit(function, keep_unused=True).trace(*avals).lower(lowering_platforms=("tpu",))
     return read_module(lowered.compiler_ir("stablehlo"), keep_unused=True)  # pyright: ignore
 
 
