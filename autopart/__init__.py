@@ -20,6 +20,8 @@ from autopart.api.compiled import Compiled
 from autopart.api.filter_jit import FilteredFunction, filter_jit
 from autopart.api.first_state import LayoutWarning
 from autopart.api.jit import PartitionedFunction, jit, partition
+from autopart.api.kernels.kernel import kernel
+from autopart.api.kernels.verify_kernel import verify_kernel
 from autopart.api.lowered import Lowered
 from autopart.api.metadata import Metadata, TacticReport
 from autopart.api.microbatch import Microbatch
@@ -156,6 +158,7 @@ __all__ = [
     "UnknownNameError",
     "filter_jit",
     "jit",
+    "kernel",
     "load",
     "named_schedules",
     "op_traits",
@@ -173,6 +176,7 @@ __all__ = [
     "reshard",
     "sweep",
     "tag",
+    "verify_kernel",
     "warmup",
 ]
 

@@ -22,12 +22,12 @@ from autopart.api.plan.same_values import SameValues
 from autopart.api.schedule import Scheduled, replayed
 from autopart.api.trace import Traced
 from autopart.core.errors import CallError, PartitionError, ProgramError
-from autopart.core.host_callbacks import TARGET
+from autopart.core.host_callbacks import TARGETS
 from autopart.core.op import OpSpec
 from autopart.core.ops.rule import target_of, traits_of
 from autopart.core.program import Program
 
-_EVERYWHERE = frozenset({TARGET, "mhlo.erf", "mhlo.topk", "annotate_device_placement", "LayoutConstraint"})
+_EVERYWHERE = TARGETS | frozenset({"mhlo.erf", "mhlo.topk", "annotate_device_placement", "LayoutConstraint"})
 """Targets that XLA knows on every platform."""
 
 _LIBRARIES = (

@@ -24,6 +24,7 @@ from jax.sharding import AbstractMesh, AxisType
 
 from autopart.api.closures import names_of_closures, warn_of_closures
 from autopart.api.donated_ties import kept_state, tie_updates
+from autopart.api.kernels.known_kernels import KERNELS
 from autopart.api.mutation import warning_of_changes
 from autopart.core import jax_internals
 from autopart.core.arguments import FLAG, NONE, PATH, TEXT, check, instance, mapping, sequence, whole
@@ -42,6 +43,7 @@ from autopart.core.importer.jaxprs import Dataflow, equations
 from autopart.core.importer.mutable_refs import check_references
 from autopart.core.importer.platform_choices import PlatformChoice, platform_choices
 from autopart.core.jax_dispatch import static_arguments
+from autopart.core.jax_private import cudnn_assumed
 from autopart.core.limits import Limits
 from autopart.core.mesh import Mesh
 from autopart.core.passes import IMPORT_PASSES, DefaultGenerators, Pass, PassReport, run_optional_passes, run_passes
@@ -207,9 +209,13 @@ def trace(
     watched = jitted(fun, options)
     args, kwargs = _without_shardings(watched, args, kwargs)
     around = jax.sharding.get_abstract_mesh()
-    traced = _without_explicit_axes(watched, mesh, args, kwargs) if AxisType.Explicit in around.axis_types else None
+    traced = (
+        _without_explicit_axes(watched, mesh, platform, args, kwargs)
+        if AxisType.Explicit in around.axis_types
+        else None
+    )
     with _auto(around) if traced is not None else contextlib.nullcontext():
-        made = _lowered(fun, options, traced or _traced(watched, mesh, args, kwargs), platform)
+        made = _lowered(fun, options, traced or _traced(watched, mesh, platform, args, kwargs), platform)
     warn_of_closures(watched.__name__, made.program, len(made.closed_over))
     return made
 
@@ -220,11 +226,13 @@ def _auto(mesh: AbstractMesh) -> Any:
     return jax.sharding.use_abstract_mesh(AbstractMesh(mesh.axis_sizes, mesh.axis_names, axes))
 
 
-def _without_explicit_axes(watched: Any, mesh: Mesh, args: tuple, kwargs: dict) -> jax.stages.Traced | None:
+def _without_explicit_axes(
+    watched: Any, mesh: Mesh, platform: str, args: tuple, kwargs: dict
+) -> jax.stages.Traced | None:
     """The function traced in such a context; None for one that asks for explicit axes (`jax.sharding.reshard`)."""
     try:
         with _auto(jax.sharding.get_abstract_mesh()):
-            traced = _traced(watched, mesh, args, kwargs)
+            traced = _traced(watched, mesh, platform, args, kwargs)
     except PartitionError:
         raise
     except ValueError as error:
@@ -234,7 +242,7 @@ def _without_explicit_axes(watched: Any, mesh: Mesh, args: tuple, kwargs: dict) 
     return None if any(e.primitive.name == "reshard" for e in equations(traced.jaxpr)) else traced
 
 
-def _traced(watched: Any, mesh: Mesh, args: tuple, kwargs: dict) -> jax.stages.Traced:
+def _traced(watched: Any, mesh: Mesh, platform: str, args: tuple, kwargs: dict) -> jax.stages.Traced:
     """The function traced as it is, so that what depends on a mesh in context does as it does without; then, where it
     cannot do without, over `mesh`: a `shard_map` or a constraint that names axes alone."""
     try:
@@ -242,11 +250,14 @@ def _traced(watched: Any, mesh: Mesh, args: tuple, kwargs: dict) -> jax.stages.T
     except PartitionError:
         raise
     except (RuntimeError, ValueError) as error:
+        if "cuDNN is not detected" in str(error) and platform == "cuda":
+            with cudnn_assumed():
+                return watched.trace(*args, **kwargs)
         if "cuDNN" in str(error):
             raise ProgramError(
-                f"jax cannot trace {watched.__name__} on this machine: {error}",
-                why="cuDNN attention is traced where a GPU with cuDNN is, whatever the mesh",
-                hint='jax.nn.dot_product_attention(..., implementation="xla") where the layout is planned',
+                f"jax cannot trace {watched.__name__} for {platform}: {error}",
+                why="cuDNN attention is traced for a mesh of GPUs, or where a GPU with cuDNN is",
+                hint='ap.Mesh(..., device="h100"), or jax.nn.dot_product_attention(..., implementation="xla")',
             ) from error
         if "mesh" not in str(error) or not jax.sharding.get_abstract_mesh().empty:
             raise
@@ -312,7 +323,7 @@ def _lowered(fun: Callable, options: Options, traced: jax.stages.Traced, platfor
     check_closed_over(name, traced)
     with warnings.catch_warnings(), _refusals(fun, platform):
         warnings.filterwarnings("ignore", "Some donated buffers were not usable")
-        module, callbacks = lowered(traced, platform)
+        module, bodies = lowered(traced, platform, KERNELS)
     infos, in_tree = jax.tree.flatten(traced.args_info)
     outs, out_tree = jax.tree.flatten(traced.out_info)
     count = len(traced.args_info[0])
@@ -334,7 +345,7 @@ def _lowered(fun: Callable, options: Options, traced: jax.stages.Traced, platfor
             output_names=_output_names(_paths(traced.out_info)),
             ties=ties,
             donated=donated,
-            callbacks=callbacks,
+            bodies=bodies,
             constraints=options.constraints,
             keep_unused=options.keep_unused,
             without_arrays=without_arrays,

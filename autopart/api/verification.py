@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -168,7 +168,7 @@ def verify(
         expected, found = (hidden(run(*filled)) for run in (_whole(fun, partitioned, static), partitioned))
     pairs = zip(jax.tree_util.tree_flatten_with_path(expected)[0], jax.tree.leaves(found), strict=True)
     least = max(map(_rounding_step, {t.dtype for spec in traced.program.specs for t in spec.results}), default=0.0)
-    return Verification(tuple(_compared(_name(path), want, got, tolerance, least) for (path, want), got in pairs))
+    return Verification(tuple(compared(_name(path), want, got, tolerance, least) for (path, want), got in pairs))
 
 
 def _whole(
@@ -181,6 +181,11 @@ def _whole(
         return jax.jit(fun, **static)
     arrays_only = jax.jit(lambda *args: hidden(fun(*revealed(args))))
     return lambda *args: arrays_only(*hidden(args))
+
+
+def filled(args: Iterable[Any], random: np.random.Generator) -> list[Any]:
+    """The arguments, abstract ones with numbers, with arrays on the host."""
+    return [jax.tree.map(lambda leaf: _array(leaf, random=random), arg) for arg in args]
 
 
 def _filled(args: Sequence[Any], traced: Traced, fill: Callable[[Any, bool], Any]) -> list[Any]:
@@ -218,7 +223,8 @@ def _rounding_step(dtype: str) -> float:
     return float(jax.numpy.finfo(numpy_dtype(dtype)).eps) if dtype.startswith(("f", "bf", "complex")) else 0.0
 
 
-def _compared(name: str, expected: Any, found: Any, tolerance: float | None, least: float) -> OutputDifference:
+def compared(name: str, expected: Any, found: Any, tolerance: float | None, least: float = 0.0) -> OutputDifference:
+    """How far `found` is from `expected`; `least` is the rounding step of the narrowest type on the way."""
     expected, found = bits_of(expected), bits_of(found)
     is_inexact = jax.numpy.issubdtype(expected.dtype, np.inexact)
     wide = np.complex128 if jax.numpy.issubdtype(expected.dtype, np.complexfloating) else np.float64

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from autopart.api.kernels.known_kernels import kernels_table
 from autopart.cli.command_inputs import program_of
 from autopart.cli.command_options import JSON, show
 from autopart.core.ops.ops_table import coverage as coverage_of
@@ -31,4 +32,4 @@ def ops(coverage: str | None, flop: bool, as_json: bool) -> None:
     elif flop:
         click.echo(flop_table())
     else:
-        show("" if as_json else ops_table(), ops_rows() if as_json else None, as_json)
+        show("" if as_json else f"{ops_table()}\n\n{kernels_table()}", ops_rows() if as_json else None, as_json)

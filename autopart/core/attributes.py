@@ -140,6 +140,8 @@ def encode(value: Any, like: ir.Attribute) -> ir.Attribute:
         return ir.IntegerAttr.get(like.type, value)
     if isinstance(like, ir.StringAttr):
         return ir.StringAttr.get(value)
+    if isinstance(like, ir.DictAttr):
+        return ir.DictAttr.get({entry.name: encode(value[entry.name], entry.attr) for entry in like})
     if isinstance(like, _DENSE_ARRAYS):
         return type(like).get(list(value))
     if isinstance(like, ir.DenseIntElementsAttr):

@@ -13,9 +13,10 @@ returns is sent to every device. Ordered callbacks need a token that runs throug
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import jax
 import numpy as np
@@ -23,10 +24,13 @@ from jax.extend.core import Primitive
 from jax.extend.mlir import ir
 from jax.interpreters import mlir
 
+from autopart.core.kernel_calls.call_config import CONFIG, KERNEL
+
 TARGET = "autopart_host_callback"
 """Target of the custom call that stands for a callback; its `mhlo.backend_config` holds the callback's index."""
 
-_CONFIG = "mhlo.backend_config"
+TARGETS = frozenset({TARGET, KERNEL})
+"""Targets of calls that stand for a body: a callback, or a kernel (`core/kernel_calls/`)."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,25 @@ class HostCallback:
         results = jax.lax.cond(jax.lax.axis_index(axes) == 0, run, wait)
         return [_from_first(result, axes) for result in results]
 
+    def lower(self, ctx: mlir.LoweringRuleContext, call: ir.Operation) -> Sequence[ir.Value]:
+        """What stands in the place of a call of it, at the insertion point."""
+        axes = tuple(cast(Any, ctx.module_context.axis_context).mesh.axis_names)
+        inner = ctx.replace(primitive=None, avals_in=self.operand_avals, avals_out=self.result_avals, tokens_out=None)
+        return _flat(mlir.lower_fun(lambda *operands: self.run_once(axes, *operands))(inner, *call.operands))
+
+
+class Body(Protocol):
+    """What a program calls by its index in a list that the process keeps: a function on the host, or a kernel."""
+
+    @property
+    def effects(self) -> frozenset[Any]:
+        """jax's effects of it."""
+        ...
+
+    def lower(self, ctx: mlir.LoweringRuleContext, call: ir.Operation) -> Sequence[ir.Value]:
+        """What stands in the place of a call of it, at the insertion point."""
+        ...
+
 
 def _from_first(x: Any, axes: tuple[str, ...]) -> Any:
     """The first device's `x` on every device, bit by bit; the others hold zeros."""
@@ -69,33 +92,37 @@ def _from_first(x: Any, axes: tuple[str, ...]) -> Any:
     return jax.lax.bitcast_convert_type(summed.astype(bits.dtype), x.dtype)
 
 
-def placeholder(index: int, operands: Sequence[ir.Value], types: Sequence[ir.Type], effect: bool) -> list[ir.Value]:
-    """The call that stands for callback number `index`, at the insertion point."""
-    number = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), index)
+def placeholder(
+    target: str, config: Mapping[str, int | str], operands: Sequence[ir.Value], types: Sequence[ir.Type], effect: bool
+) -> list[ir.Value]:
+    """The call of `target` that stands for the body number `config["index"]`, at the insertion point."""
+    i64 = ir.IntegerType.get_signless(64)
+    entries: dict[str, ir.Attribute] = {}
+    entries |= {
+        k: ir.StringAttr.get(v) if isinstance(v, str) else ir.IntegerAttr.get(i64, v) for k, v in config.items()
+    }
     attributes: dict[str, ir.Attribute] = {
-        "call_target_name": ir.StringAttr.get(TARGET),
+        "call_target_name": ir.StringAttr.get(target),
         "has_side_effect": ir.BoolAttr.get(effect),
         "api_version": ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 4),
-        _CONFIG: ir.DictAttr.get({"index": number}),
+        CONFIG: ir.DictAttr.get(entries),
     }
     call = ir.Operation.create("stablehlo.custom_call", list(types), list(operands), attributes)
     return list(call.results)
 
 
-def emit_callbacks(ctx: mlir.LoweringRuleContext, function: ir.Operation, callbacks: Sequence[HostCallback]) -> None:
-    """Puts the callbacks in place of the calls that stand for them in `function`, registered with `ctx`'s module."""
-    axes = tuple(cast(Any, ctx.module_context.axis_context).mesh.axis_names)
+def emit_bodies(ctx: mlir.LoweringRuleContext, function: ir.Operation, bodies: Sequence[Body]) -> None:
+    """Puts bodies in place of the calls that stand for them in `function`, registered with `ctx`'s module."""
     for call in [op for op in operations(function) if _is_placeholder(op)]:
-        callback = callbacks[callback_index(call)]
-        inner = ctx.replace(
-            primitive=None, avals_in=callback.operand_avals, avals_out=callback.result_avals, tokens_out=None
-        )
         with ir.InsertionPoint(call), call.location:
-            lower = mlir.lower_fun(lambda *operands, c=callback: c.run_once(axes, *operands))
-            results = mlir.ir_tree_registry.flatten(lower(inner, *call.operands))[0]
+            results = bodies[body_index(call)].lower(ctx, call)
         for old, new in zip(call.results, results, strict=True):
             old.replace_all_uses_with(new)
         call.erase()
+
+
+def _flat(values: Any) -> list[ir.Value]:
+    return list(mlir.ir_tree_registry.flatten(values)[0])
 
 
 def operations(op: ir.Operation) -> Iterator[ir.Operation]:
@@ -108,9 +135,11 @@ def operations(op: ir.Operation) -> Iterator[ir.Operation]:
 
 
 def _is_placeholder(op: ir.Operation) -> bool:
-    return op.name == "stablehlo.custom_call" and str(op.attributes["call_target_name"]).strip('"') == TARGET
+    return op.name == "stablehlo.custom_call" and str(op.attributes["call_target_name"]).strip('"') in TARGETS
 
 
-def callback_index(op: ir.Operation) -> int:
-    """The number of the callback that a call stands for."""
-    return int(cast(Any, ir.DictAttr(op.attributes[_CONFIG])["index"]).value)
+def body_index(op: ir.Operation) -> int:
+    """The number of the body that a call stands for; one that no process has where it does not say."""
+    if CONFIG not in op.attributes or not isinstance(op.attributes[CONFIG], ir.DictAttr):
+        return sys.maxsize
+    return int(cast(Any, ir.DictAttr(op.attributes[CONFIG])["index"]).value)

@@ -25,7 +25,7 @@ from jax.extend.mlir.dialects import chlo, func, stablehlo
 from jax.interpreters import ad, batching, mlir
 
 from autopart.core.errors import CallError, ProgramError
-from autopart.core.host_callbacks import HostCallback, emit_callbacks, operations
+from autopart.core.host_callbacks import Body, emit_bodies, operations
 from autopart.core.jax_private import get_concrete_mesh, global_state, sdy, thread_resources, trace_state_clean
 from autopart.core.op import TensorType
 from autopart.core.xla_options import QUICK_ON_CPU, known
@@ -160,7 +160,7 @@ _call_p.multiple_results = True
 
 @_call_p.def_effectful_abstract_eval
 def _call_abstract(*operands: Any, module: _Module) -> tuple[Sequence[Any], set[Any]]:
-    return module.result_avals, {effect for callback in module.callbacks for effect in callback.effects}
+    return module.result_avals, {effect for body in module.bodies for effect in body.effects}
 
 
 def _call_lowering(
@@ -176,8 +176,8 @@ def _call_lowering(
     name = mlir.merge_mlir_modules(
         ctx.module_context.module, "autopart_device_local", copy, dst_symtab=ctx.module_context.symbol_table
     )
-    if module.callbacks:
-        emit_callbacks(ctx, ctx.module_context.symbol_table[name].operation, module.callbacks)
+    if module.bodies:
+        emit_bodies(ctx, ctx.module_context.symbol_table[name].operation, module.bodies)
     return func.CallOp(results, ir.FlatSymbolRefAttr.get(name), list(operands)).results
 
 
@@ -213,12 +213,12 @@ class _Module:
         self,
         module: ir.Module,
         result_avals: Sequence[Any],
-        callbacks: Sequence[HostCallback],
+        bodies: Sequence[Body],
         on_cpu: Callable[[ir.Module], None] | None,
     ):
         self.bytecode, self.on_cpu = _bytecode(module), on_cpu
         self.result_avals = tuple(result_avals)
-        self.callbacks = tuple(callbacks)
+        self.bodies = tuple(bodies)
 
 
 def _bytecode(module: ir.Module) -> bytes:
@@ -230,18 +230,18 @@ def _bytecode(module: ir.Module) -> bytes:
 def device_local_call(
     module: ir.Module,
     result_types: Sequence[tuple[tuple[int, ...], Any]],
-    callbacks: Sequence[HostCallback] = (),
+    bodies: Sequence[Body] = (),
     weak: Collection[int] = (),
     on_cpu: Callable[[ir.Module], None] | None = None,
 ) -> Any:
     """A function of device-local arrays that runs `module`'s main, for `jax.shard_map(..., check_vma=False)`.
 
-    `result_types` gives (local shape, dtype) of each result; `callbacks` are those that the module calls by index.
+    `result_types` gives (local shape, dtype) of each result; `bodies` are what the module calls by index.
     The type of each result whose position is in `weak` is weak: it gives way to the types of arrays. `on_cpu` rewrites
     the copy of the module that CPUs run.
     """
     avals = [ShapedArray(shape, dtype, weak_type=n in weak) for n, (shape, dtype) in enumerate(result_types)]
-    wrapped = _Module(module, avals, callbacks, on_cpu)
+    wrapped = _Module(module, avals, bodies, on_cpu)
     return lambda *operands: _call_p.bind(*operands, module=wrapped)
 
 
@@ -250,14 +250,14 @@ Types = Sequence[tuple[tuple[int, ...], Any]]
 
 
 def compiled_alone(
-    module: ir.Module, operands: Types, results: Types, callbacks: Sequence[HostCallback] = ()
+    module: ir.Module, operands: Types, results: Types, bodies: Sequence[Body] = ()
 ) -> Callable[..., list[np.ndarray]]:
     """`module`'s main on NumPy arrays, as XLA compiles it for one device: jax's default one.
 
-    `callbacks` are those that the module calls by index.
+    `bodies` are the host callbacks and kernels that the module calls by index.
     """
-    call = device_local_call(module, results, callbacks)
-    if callbacks:
+    call = device_local_call(module, results, bodies)
+    if bodies:
         everywhere = jax.sharding.PartitionSpec()
         mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("device",), axis_types=(jax.sharding.AxisType.Auto,))
         call = jax.shard_map(call, mesh=mesh, in_specs=everywhere, out_specs=everywhere, check_vma=False)

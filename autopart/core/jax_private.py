@@ -7,6 +7,8 @@ is the one file to mend. Options of XLA are in `xla_options.py`.
 # pyright: reportPrivateImportUsage=false, reportPrivateUsage=false
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Generator
 from typing import Any
 
 from jax._src import pjit, tree_util
@@ -26,6 +28,7 @@ from jaxlib.mlir.dialects import sdy
 __all__ = [
     "ArrayImpl",
     "InternalFloatingPointError",
+    "cudnn_assumed",
     "debug_callback_p",
     "debug_print_p",
     "get_concrete_mesh",
@@ -42,6 +45,23 @@ __all__ = [
     "tree_util",
     "user_frames",
 ]
+
+_CUDNN = 91000
+"""The version of cuDNN that a program is traced for where none is."""
+
+
+@contextlib.contextmanager
+def cudnn_assumed() -> Generator[None]:
+    """jax traces cuDNN's attention as if cuDNN were here: it asks for its version, and for nothing else."""
+    from jax._src.cudnn import fused_attention_stablehlo as attention  # few programs need it
+
+    asked = attention.check_cudnn_version
+    attention.check_cudnn_version = lambda: _CUDNN
+    try:
+        yield
+    finally:
+        attention.check_cudnn_version = asked
+
 
 jaxlib_jax: Any = _jax
 """jaxlib's extension module."""

@@ -14,9 +14,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from autopart.core.kernel_calls.call_config import config_of
 from autopart.core.layout import LAST_TILE
 from autopart.core.op import REDUCTION_NAMES, WHOLE, OpSpec, TensorType
-from autopart.core.ops.rule import traits_of
+from autopart.core.ops.rule import named, traits_of
 from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
 from autopart.core.quoting import one_line, quoted
@@ -44,6 +45,8 @@ def op_text(spec: OpSpec, operands: list[str]) -> str:
     shown = [f"{k}={_plain(spec.attributes[k])}" for k in traits_of(spec).shown if k in spec.attributes]
     if spec.kind == "constant":
         return f"constant {spec.attributes.get('value', '...')}"
+    if config_of(spec) is not None:
+        return one_line(f"{named(spec)}({', '.join(operands)})")
     if spec.kind == "custom_call":
         shown.insert(0, f"@{spec.attributes.get('call_target_name')}")
     if spec.region:

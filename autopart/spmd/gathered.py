@@ -25,10 +25,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from autopart.core.conflicts import fitting_count
+from autopart.core.kernel_calls.call_config import config_of
 from autopart.core.layout import ACTION_MASK, LAST_TILE
 from autopart.core.loop_nests import ATOMIC
-from autopart.core.op import REDUCTION_NAMES
-from autopart.core.ops.rule import rule_of, target_of, traits_of
+from autopart.core.op import REDUCTION_NAMES, OpSpec
+from autopart.core.ops.rule import named, rule_of, traits_of
 from autopart.core.partitioning import Partitioning
 from autopart.spmd.device_local import DeviceLocal
 from autopart.spmd.placement import stored_values
@@ -179,14 +180,15 @@ class _Finder:
             m for m, mapping in enumerate(table.of[self._program.op_spec[op]]) if mapping.operands[operand] == dim
         ]
         if not fitting:
-            return f"{spec.kind} needs dim {dim} of {spec.operands[operand]} whole"
+            why = _of_kernel(spec, f"dim {dim} of operand {operand}: ")
+            return f"{named(spec)} needs dim {dim} of {spec.operands[operand]} whole{why}"
         extent = table.of[self._program.op_spec[op]][fitting[0]].extent
         ways = self._ways(op, fitting[0])
         before = table.of[self._program.op_spec[op]][fitting[0]].after
         if before is not None:
             major = table.of[self._program.op_spec[op]].index(before)
             room = before.extent * self._size // self._ways(op, major)
-            of_major = f"{spec.kind} slices dim {dim} once dim {before.operands[operand]} is cut {before.extent} ways"
+            of_major = f"{named(spec)} slices dim {dim} once dim {before.operands[operand]} is cut {before.extent} ways"
             return f"{of_major}{self._two_axes(op, major, room)}"
         if extent % ways == 0:
             return "propagation did not reach it"
@@ -205,7 +207,9 @@ class _Finder:
 
     def _no_mapping(self, op: int) -> str:
         found = rule_of(self._program.spec(op))
-        return found.blocked_because or f"{found.kind} has no mapping" if found else f"no rule for {self._kind(op)}"
+        if found is None:
+            return f"no rule for {self._kind(op)}: ap.kernel or ap.register_custom_call gives it one"
+        return found.blocked_because or f"{self._kind(op)} has no mapping{_of_kernel(self._program.spec(op))}"
 
     def _ways(self, op: int, mapping: int) -> int:
         sizes, taken = self._local.mesh.axis_sizes, self._local.mapping[op]
@@ -231,11 +235,18 @@ class _Finder:
         return sum(price(p, self._program.type_of(v).element_bytes, self._name) * runs for p, v, runs in moves)
 
     def _kind(self, op: int) -> str:
-        spec = self._program.spec(op)
-        return f"custom_call @{target_of(spec)}" if spec.kind == "custom_call" else spec.kind
+        return named(self._program.spec(op))
 
     def _row(self, op: int, why: str, in_bytes: float, seconds: float | None) -> Gathered:
         return Gathered(op, self._kind(op), self._name, why, self._program.where(op), in_bytes, seconds)
+
+
+def _of_kernel(spec: OpSpec, about: str = "") -> str:
+    """Why a kernel is not sliced further, where it is one and that is known; of one dim alone, if that is."""
+    kernel = config_of(spec)
+    reasons = kernel["whole"].split("; ") if kernel is not None and kernel["whole"] else []
+    own = [reason.removeprefix(about) for reason in reasons if about and reason.startswith(about)]
+    return ": " + "; ".join(own or reasons) if reasons else ""
 
 
 def tiled_dims(layouts: np.ndarray, axis: int) -> np.ndarray:

@@ -70,7 +70,7 @@ class ProgramWriter(ABC):
                 output_names=program.output_names,
                 ties=program.ties,
                 donated=program.donated,
-                callbacks=source.callbacks,
+                bodies=source.bodies,
                 constraints=True,
                 keep_unused=program.keep_unused,
                 closed_over=source.closed_over,

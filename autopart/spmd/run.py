@@ -110,7 +110,7 @@ def device_local_function(
     program, passed = local.program, local.program.passed_arguments
     kinds = [local.local_type(v, layout) for v, layout in zip(program.outputs, output_layouts(local), strict=True)]
     types = [(k.shape, numpy_dtype(k.dtype)) for k in kinds]
-    call = device_local_call(module, types, program.source.callbacks, weak, compile_right_on_cpu)
+    call = device_local_call(module, types, program.source.bodies, weak, compile_right_on_cpu)
     in_specs = tuple(in_specs[i] for i in passed)
     on_devices = jax.shard_map(call, mesh=mesh, in_specs=in_specs, out_specs=list(out_specs), check_vma=False)
     return lambda *arrays: on_devices(*(arrays[i] for i in passed))

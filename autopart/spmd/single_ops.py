@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from autopart.core.host_callbacks import TARGET
+from autopart.core.host_callbacks import TARGETS
 from autopart.core.jax_internals import compiled_alone, func, ir, numpy_dtype
 from autopart.core.op import OpSpec, TensorType, TileMapping
 from autopart.core.ops.rule import localize, target_of
@@ -47,10 +47,10 @@ class SingleOps:
         inputs, outputs = _tile_types(spec, loops)
         with source.module.context, ir.Location.unknown():
             module = self._module(number, nest, inputs, outputs)
-        calls_host = spec.kind == "custom_call" and target_of(spec) == TARGET
+        has_body = spec.kind == "custom_call" and target_of(spec) in TARGETS
         avals = [(t.shape, numpy_dtype(t.dtype)) for t in (*inputs, *[_POSITION] * len(nest))]
         results = [(t.shape, numpy_dtype(t.dtype)) for t in outputs]
-        return compiled_alone(module, avals, results, source.callbacks if calls_host else ())
+        return compiled_alone(module, avals, results, source.bodies if has_body else ())
 
     def _module(self, number: int, nest: Nest, inputs: list[TensorType], outputs: list[TensorType]) -> ir.Module:
         """A module whose main is the op on slices, and whose last arguments are the place in the nest."""

@@ -76,7 +76,7 @@ CASES = {
         lambda x: jnp.linalg.qr(x),
         (X,),
         "custom_call @lapack_sgeqrf_ffi",
-        "no rule for custom_call @lapack_sgeqrf_ffi",
+        "no rule for custom_call @lapack_sgeqrf_ffi: ap.kernel or ap.register_custom_call gives it one",
         WHOLE,
     ),
     "conflict": (lambda x: x @ x.T, (X,), "dot_general", "several mappings fit: a conflict", None),

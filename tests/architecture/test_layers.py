@@ -29,6 +29,11 @@ DOORS = {
         "spmd/run.py",
         "api/jit.py", "api/lowered.py", "api/compiled.py", "api/interpreted.py", "api/leaves.py",
         "api/call_arguments.py", "api/trace.py", "api/tag.py", "api/reshard.py", "api/warmup.py",
+        "core/kernel_calls/kernel_body.py",
+        *(f"api/kernels/{name}.py" for name in (
+            "cudnn", "gradient", "index_maps", "kernel", "kernel_primitive", "pallas_call", "pallas_work",
+            "partitioned", "twin", "verify_kernel",
+        )),
         "costmodel/xla_compile.py", "api/verification.py", "cli/reshard_plan_command.py",
         "api/given_shardings.py", "api/filter_jit.py", "api/nnx.py", "api/mutation.py", "api/donated.py",
         "api/any_jit.py", "api/closures.py", "api/donated_ties.py",

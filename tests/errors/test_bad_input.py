@@ -192,14 +192,6 @@ def test_strict_mode_raises_at_a_conflict_with_its_line():
         step.lower(X)
 
 
-def test_cudnn_attention_where_there_is_no_cudnn_says_so():
-    def attend(q):
-        return jax.nn.dot_product_attention(q, q, q, implementation="cudnn")
-
-    with pytest.raises(ap.ProgramError, match=r'cannot trace attend on this machine[\s\S]*implementation="xla"'):
-        ap.jit(attend, ap.Mesh({"batch": 8}, device="h100")).lower(jnp.zeros((8, 128, 4, 64), "bfloat16"))
-
-
 def test_what_jax_exports_is_loaded_and_refused_where_it_is_damaged(tmp_path):
     data = jax.export.export(jax.jit(lambda x: jnp.tanh(x)))(jnp.ones(8)).mlir_module_serialized
     file = tmp_path / "exported.bin"

@@ -125,6 +125,7 @@ JIT = {
     "keep_unused": False, "inline": False, "device": None, "backend": None, "state": "as first",
     "most_compiled": 3, "in_shardings": None, "out_shardings": None, "compiler_options": None, "constraints": "keep",
 }  # fmt: skip
+ONES = ap.kernel(lambda x: jnp.ones(()), like=lambda x: jnp.ones(()))
 SEARCHES = ("optimizer", "budget", "seed", "executor", "objective", "cost_model", "options", "cache")
 
 ROWS = {
@@ -164,6 +165,10 @@ ROWS = {
     "TacticResult": ({"actions": (), "report": {}}, ap.TacticResult, None),
     "Replay": ({"actions": (), "name": ""}, ap.Replay, applied),
     "jit": (JIT, ap.jit, lambda step: step.lower(X)),
+    "kernel": ({"fn": jnp.tanh, "like": jnp.tanh, "rule": None, "name": None, "gradient": "twin", "flop": None,
+                "platforms": None}, ap.kernel, None),
+    "verify_kernel": ({"kernel": ONES, "args": np.ones(8, "f4"), "seed": 0, "tolerance": None, "kwargs": 1},
+                      lambda kernel, args, kwargs, **k: ap.verify_kernel(kernel, args, **k), None),
     "filter_jit": ({k: JIT[k] for k in ("fun", "mesh", "schedule")} | {"jit_options": 1},
                    lambda **k: ap.filter_jit(**{n: v for n, v in k.items() if n != "jit_options"}),
                    lambda step: step.lower(X)),
@@ -183,7 +188,8 @@ ROWS = {
     "Job": ({}, ap.Job, lambda job: searched(**FIELDS | {"optimizer": Runs(job)})),
     "Ray": ({"workers": None, "address": None}, lambda **fields: ap.Ray(**fields), None),
     "register_cost_model": ({"name": "simulator"}, ap.register_cost_model, lambda register: register(None)),
-    "register_custom_call": ({"target_name": "", "traits": None, "localize": None, "examples": (), "omissions": ()},
+    "register_custom_call": ({"target_name": "", "traits": None, "localize": None, "examples": (), "omissions": (),
+                              "batched": None},
                              ap.register_custom_call, lambda register: register(None)),
     "register_decision_kind": ({"name": "zero3"}, ap.register_decision_kind, lambda register: register(None)),
     "register_device": ({"device": None}, ap.register_device, None),
@@ -285,7 +291,7 @@ def test_every_public_callable_and_parameter_has_a_row():
         assert parameters == set(arguments), f"{name}: {parameters ^ set(arguments)} has no value"
 
 
-LONG = ("Compiled.__call__", "filter_jit", "FilteredFunction.__call__", "sweep", "named_schedules")
+LONG = ("Compiled.__call__", "filter_jit", "FilteredFunction.__call__", "sweep", "named_schedules", "verify_kernel")
 """Rows that take long, and beside which there are others like them."""
 
 

@@ -40,7 +40,7 @@ WAYS = {
 def test_a_callback_that_a_lowering_rule_brings_is_seen(way, device):
     mesh = ap.Mesh({"batch": 8}, device=device)
     low = ap.jit(lambda x: WAYS[way](jnp.tanh(x)), mesh, [BP]).lower(X)
-    assert len(low.traced.program.source.callbacks) == 1 + (way == "beside one that shows")
+    assert len(low.traced.program.source.bodies) == 1 + (way == "beside one that shows")
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -167,7 +167,8 @@ def test_callback_in_a_file_is_refused_when_it_is_loaded(tmp_path, program):
 
 
 @pytest.mark.parametrize(
-    "target", ["autopart_host_callback", "xla_python_gpu_callback", "xla_ffi_partitioned_python_cpu_callback"]
+    "target",
+    ["autopart_host_callback", "autopart_kernel", "xla_python_gpu_callback", "xla_ffi_partitioned_python_cpu_callback"],
 )
 def test_call_of_another_process_is_refused_whatever_writes_it(tmp_path, target):
     path = tmp_path / "callback.mlir"

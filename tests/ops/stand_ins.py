@@ -65,6 +65,7 @@ _STAND_INS = {
     "Eigh": lambda op: lax.linalg.eigh,
     "Qr": lambda op: _qr,
     "ProductOfElementaryHouseholderReflectors": lambda op: lax.linalg.householder_product,
+    "autopart_kernel": lambda op: jnp.matmul,
     "LuDecomposition": lambda op: lax.linalg.lu,
 }
 """By the op's name; of custom calls by target."""

@@ -31,7 +31,7 @@ from autopart.core.actions import Propagate, Tile
 from autopart.core.decision_history import DecisionHistory
 from autopart.core.errors import TileError
 from autopart.core.ops.ops_table import factor_text
-from autopart.core.ops.rule import describe
+from autopart.core.ops.rule import describe, named
 from autopart.core.program import Program
 from autopart.core.quoting import short_place
 from autopart.costmodel.breakdown import path
@@ -158,7 +158,7 @@ class _Maker:
 
     def _link(self, op: int, axis: str) -> str:
         mapping, where = self.history.mapping(op, axis), self.program.where(op)
-        text = f"{self.program.spec(op).kind}  {factor_text(mapping) if mapping else ''}"
+        text = f"{named(self.program.spec(op))}  {factor_text(mapping) if mapping else ''}"
         return text + (f"  at {short_place(where)}" if where else "")
 
     def _options(self, value: int, axis: str, dims: Sequence[int]) -> tuple[tuple[Option, ...], int]:

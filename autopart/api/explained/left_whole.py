@@ -25,7 +25,7 @@ from autopart.core.decision_history import DecisionHistory
 from autopart.core.loop_nests import ATOMIC
 from autopart.core.op import WHOLE
 from autopart.core.ops.ops_table import factor_text
-from autopart.core.ops.rule import rule_of
+from autopart.core.ops.rule import named, rule_of
 from autopart.core.partitioning import Partitioning
 from autopart.core.quoting import one_line, short_place
 from autopart.core.units import bytes_text
@@ -125,7 +125,7 @@ class WhyWhole:
         program = self.partitioning.program
         for op in neighbours:
             if fitting_count(self.partitioning, op, axis) > 1:
-                yield f"{self._at(op)}: several mappings fit {program.spec(op).kind}, and none was chosen"
+                yield f"{self._at(op)}: several mappings fit {named(program.spec(op))}, and none was chosen"
 
     def _ruleless(self, neighbours: Sequence[int], axis: str) -> Iterator[str]:
         program, table = self.partitioning.program, self.partitioning.table
@@ -166,7 +166,7 @@ class WhyWhole:
 
     def _at(self, op: int) -> str:
         where = self.partitioning.program.where(op)
-        return self.partitioning.program.spec(op).kind + (f" at {short_place(where)}" if where else "")
+        return named(self.partitioning.program.spec(op)) + (f" at {short_place(where)}" if where else "")
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
-"""Host callbacks of a program that jax lowers, and calls into Python that no program may bring along.
+"""Host callbacks and kernels of a program that jax lowers, and calls into Python that no program may bring along.
 
 jax.debug.print(...)                     collected, and written as a call of @autopart_host_callback
+pl.pallas_call(...)                      collected, and written as a call of @autopart_kernel
 jax.debug.print(..., ordered=True)       refused with its source line
 @xla_ffi_python_cpu_callback in a file   refused: its index belongs to an executable of another process
 """
@@ -8,18 +9,23 @@ jax.debug.print(..., ordered=True)       refused with its source line
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, cast
 
+import numpy as np
 from jax.extend.core import Primitive
 from jax.extend.mlir import ir
 from jax.interpreters import mlir
 
 from autopart.core.errors import ProgramError
-from autopart.core.host_callbacks import TARGET, HostCallback, callback_index, placeholder
-from autopart.core.importer.jaxprs import equations
+from autopart.core.host_callbacks import TARGET, TARGETS, Body, HostCallback, body_index, placeholder
+from autopart.core.importer.jaxprs import ReadResults, equations
 from autopart.core.importer.locations import describe_location
 from autopart.core.jax_private import debug_callback_p, debug_print_p, io_callback_p, ordered_effects, pure_callback_p
+from autopart.core.kernel_calls.call_config import KERNEL
+from autopart.core.kernel_calls.kernel_body import KernelBody
+from autopart.core.kernel_calls.sharding_rule import Factors
+from autopart.core.ops.traits import Work
 
 _PRIMITIVES = (debug_callback_p, debug_print_p, pure_callback_p, io_callback_p)
 
@@ -27,19 +33,40 @@ _FOREIGN = re.compile(r"python_(cpu|gpu)_callback|python_callback|^CustomSPMDPar
 """Targets whose configuration is a pointer or an index that means something in one process or executable only."""
 
 
-def lowered(traced: Any, platform: str) -> tuple[Any, list[HostCallback]]:
-    """(what a `jax.stages.Traced` lowers to for a platform, its callbacks by index).
+class KernelCall(NamedTuple):
+    """A call of a kernel, read: its body, how it may be sliced, its flop, and by what calls are equal."""
 
-    jax finds what it has lowered before where there is no callback. One that an equation is shows in the jaxpr; one
+    body: KernelBody
+    factors: Factors
+    work: Work | None
+    key: Hashable
+    effect: bool = False
+    whole: str = ""
+    """Why it is not sliced further."""
+
+
+ReadKernel = Callable[[mlir.LoweringRuleContext, Mapping[str, Any], Sequence[int]], KernelCall]
+"""Reads a call of a kernel, of which some results are read by anybody."""
+
+Kernels = Mapping[str, ReadKernel]
+"""By the name of the primitive that jax traces."""
+
+
+def lowered(traced: Any, platform: str, kernels: Kernels) -> tuple[Any, list[Body]]:
+    """(what a `jax.stages.Traced` lowers to for a platform, its callbacks and kernels by index).
+
+    jax finds what it has lowered before where there is none. One that an equation is shows in the jaxpr; one
     that comes from the lowering rule of another primitive (`lineax.linear_solve`) shows when jax lowers it.
     """
-    if not _calls_host(traced.jaxpr):
+    used = {equation.primitive for equation in equations(traced.jaxpr)}
+    called = {primitive: kernels[primitive.name] for primitive in used if primitive.name in kernels}
+    if not called and used.isdisjoint(_PRIMITIVES):
         plain = _without_callbacks(traced, platform)
         if plain is not None:
             return plain, []
-    collector = _Collector()
+    collector = _Collector(called, ReadResults(traced.jaxpr, called))
     parameters = mlir.LoweringParameters(override_lowering_rules=collector.rules)
-    return traced.lower(lowering_platforms=(platform,), _private_parameters=parameters), collector.callbacks
+    return traced.lower(lowering_platforms=(platform,), _private_parameters=parameters), collector.bodies
 
 
 def _without_callbacks(traced: Any, platform: str) -> Any:
@@ -53,38 +80,63 @@ def _without_callbacks(traced: Any, platform: str) -> Any:
 
 
 class _Collector:
-    """The callbacks of one lowering, by index, and the lowering rules that collect them."""
+    """The callbacks and kernels of one lowering, by index, and the lowering rules that collect them."""
 
-    def __init__(self) -> None:
-        self.callbacks: list[HostCallback] = []
+    def __init__(self, kernels: Mapping[Primitive, ReadKernel], read: ReadResults) -> None:
+        self._kernels, self._read, self._known = kernels, read, dict[Hashable, int]()
+        self.bodies: list[Body] = []
 
     @property
     def rules(self) -> Any:
         """What stands in the place of jax's own rules."""
-        return tuple((primitive, self._rule(primitive)) for primitive in _PRIMITIVES)
+        kernels = ((primitive, self._kernel(primitive)) for primitive in self._kernels)
+        return (*((primitive, self._rule(primitive)) for primitive in _PRIMITIVES), *kernels)
 
     def _rule(self, primitive: Primitive) -> Callable[..., Sequence[ir.Value]]:
         def lower(ctx: mlir.LoweringRuleContext, *operands: ir.Value, **params: Any) -> Sequence[ir.Value]:
             callback = HostCallback(primitive, params, tuple(ctx.avals_in), tuple(ctx.avals_out))
             if any(map(ordered_effects.contains, callback.effects)):
                 raise _refused("an ordered host callback", "its order is kept by a token, which no mesh axis can tile")
-            self.callbacks.append(callback)
-            types = [mlir.aval_to_ir_type(ctx.module_context, aval) for aval in ctx.avals_out]
-            flat = mlir.ir_tree_registry.flatten(types)[0]
-            return placeholder(len(self.callbacks) - 1, operands, flat, primitive is not pure_callback_p)
+            self.bodies.append(callback)
+            effect = primitive is not pure_callback_p
+            return placeholder(TARGET, {"index": len(self.bodies) - 1}, operands, _result_types(ctx), effect)
+
+        return lower
+
+    def _kernel(self, primitive: Primitive) -> Callable[..., Sequence[ir.Value]]:
+        def lower(ctx: mlir.LoweringRuleContext, *operands: ir.Value, **params: Any) -> Sequence[ir.Value]:
+            read = self._read.of(params, len(ctx.avals_out))
+            call = self._kernels[primitive](ctx, params, read)
+            if call.key not in self._known:
+                self._known[call.key] = len(self.bodies)
+                self.bodies.append(call.body)
+            matrix, vector = (-1, -1) if call.work is None else map(round, call.work)
+            config = {
+                "index": self._known[call.key], "name": call.body.name, "rule": str(call.factors),
+                "matrix_flop": matrix, "vector_flop": vector, "whole": call.whole,
+            }  # fmt: skip
+            types = _result_types(ctx)
+            made = iter(placeholder(KERNEL, config, operands, [types[r] for r in read], call.effect))
+            return [next(made) if r in read else _zeros(aval) for r, aval in enumerate(ctx.avals_out)]
 
         return lower
 
 
-def _calls_host(jaxpr: Any) -> bool:
-    """True if the jaxpr, or one inside it, has a callback."""
-    return any(equation.primitive in _PRIMITIVES for equation in equations(jaxpr))
+def _zeros(aval: Any) -> ir.Value:
+    """What stands for a result that nobody reads."""
+    made = mlir.ir_constant(np.broadcast_to(np.zeros((), aval.dtype), aval.shape))
+    return mlir.ir_tree_registry.flatten(made)[0][0]
 
 
-def check_calls(calls: Iterable[tuple[str, ir.Operation]], callbacks: int) -> None:
-    """Raises `ProgramError` for a call into a Python process that is not one of the first `callbacks` ones."""
+def _result_types(ctx: mlir.LoweringRuleContext) -> list[ir.Type]:
+    types = [mlir.aval_to_ir_type(ctx.module_context, aval) for aval in ctx.avals_out]
+    return mlir.ir_tree_registry.flatten(types)[0]
+
+
+def check_calls(calls: Iterable[tuple[str, ir.Operation]], bodies: int) -> None:
+    """Raises `ProgramError` for a call into a Python process that is not one of the first `bodies` ones."""
     for target, op in calls:
-        if _FOREIGN.search(target) or (target == TARGET and callback_index(op) >= callbacks):
+        if _FOREIGN.search(target) or (target in TARGETS and body_index(op) >= bodies):
             with op.location:
                 raise _refused(
                     f"a call of @{target}",

@@ -8,11 +8,13 @@ Dataflow(jaxpr)           how many equations are between an argument and the out
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import jax
 from jax.core import Tracer
-from jax.extend.core import jaxprs_in_params
+from jax.extend.core import Literal, jaxprs_in_params
 
 from autopart.core.jax_private import user_frames
 from autopart.core.user_line import is_of_package
@@ -20,6 +22,11 @@ from autopart.core.user_line import is_of_package
 
 def equations(*jaxprs: Any) -> Iterator[Any]:
     """The equations, each once."""
+    return (equation for inner in with_inner(*jaxprs) for equation in inner.eqns)
+
+
+def with_inner(*jaxprs: Any) -> Iterator[Any]:
+    """The jaxprs and those inside them, each once."""
     seen, waiting = set[int](), list(jaxprs)
     while waiting:
         inner = waiting.pop()
@@ -27,10 +34,32 @@ def equations(*jaxprs: Any) -> Iterator[Any]:
         if id(inner) in seen:
             continue
         seen.add(id(inner))
+        yield inner
         for equation in inner.eqns:
-            yield equation
             if equation.params:
                 waiting += jaxprs_in_params(equation.params)
+
+
+class ReadResults:
+    """Which results of equations anybody reads; equations of one body, as a kernel's, count as one."""
+
+    def __init__(self, jaxpr: Any, primitives: Collection[Any]):
+        self._read: dict[int, set[int]] = {}
+        for inner in with_inner(jaxpr) if primitives else ():
+            read = {id(v) for equation in inner.eqns for v in equation.invars} | set(map(id, inner.outvars))
+            for equation in inner.eqns:
+                if equation.primitive in primitives:
+                    positions = (n for n, v in enumerate(equation.outvars) if id(v) in read)
+                    self._read.setdefault(_body(equation.params), set()).update(positions)
+
+    def of(self, params: Mapping[str, Any], count: int) -> list[int]:
+        """Positions of the results that are read, of `count`."""
+        found = self._read.get(_body(params))
+        return [n for n in range(count) if found is None or n in found]
+
+
+def _body(params: Mapping[str, Any]) -> int:
+    return id(params.get("jaxpr") or params.get("called"))
 
 
 def closed_over(traced: Any) -> Iterator[tuple[Any, Any]]:
@@ -47,6 +76,43 @@ def source_line(equation: Any) -> str:
             if not is_of_package(frame.file_name):
                 return f"{frame.file_name}:{frame.start_line}"
     return ""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a value comes from: the arguments that it is computed of, whether it is one as it came, and how.
+
+    cheaply  by operations on elements, or moving them, alone: no product, loop, or kernel
+    """
+
+    arguments: frozenset[int] = frozenset()
+    is_argument: bool = False
+    cheaply: bool = True
+
+
+def origins(jaxpr: Any, given: Sequence[Origin] | None = None) -> list[Origin]:
+    """The origin of each output, for given ones of the arguments; calls inside are looked into."""
+    arguments = given or [Origin(frozenset({n}), True) for n in range(len(jaxpr.invars))]
+    known = {id(variable): origin for variable, origin in zip(jaxpr.invars, arguments, strict=True)}
+
+    def of(variable: Any) -> Origin:
+        return Origin() if isinstance(variable, Literal) else known.get(id(variable), Origin())
+
+    for equation in jaxpr.eqns:
+        read = [of(v) for v in equation.invars]
+        called = equation.params.get("jaxpr") if equation.primitive.name in ("jit", "pjit") else None
+        joined = frozenset().union(*(origin.arguments for origin in read))
+        all_cheap = _is_cheap(equation) and all(origin.cheaply for origin in read)
+        computed = [Origin(joined, cheaply=all_cheap)] * len(equation.outvars)
+        made = computed if called is None else origins(called.jaxpr, read)
+        known.update((id(v), origin) for v, origin in zip(equation.outvars, made, strict=True))
+    return [of(v) for v in jaxpr.outvars]
+
+
+def _is_cheap(equation: Any) -> bool:
+    name = equation.primitive.name
+    own = getattr(jax.lax, f"{name}_p", None) is equation.primitive
+    return own and not list(jaxprs_in_params(equation.params)) and name not in ("dot_general", "conv_general_dilated")
 
 
 class Dataflow:

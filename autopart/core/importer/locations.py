@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from autopart.core.host_callbacks import HostCallback
+from autopart.core.host_callbacks import Body
 from autopart.core.jax_internals import ir
 from autopart.core.user_line import is_of_package, is_own
 
@@ -15,9 +15,10 @@ _FRAME = re.compile(r'"([^"]*\.py)":(\d+)')
 
 
 class Source:
-    """Where ops came from: a representative MLIR op per spec, each op's location text, and host callbacks by index.
+    """Where ops came from: a representative MLIR op per spec, each op's location text, and its bodies.
 
     ops         MLIR ops; `op_source` and `call_site`, int32 for each op of the program, count in these
+    bodies      host callbacks and kernels, which the module calls by index
     beside      modules that hold ops which passes made; an op is good as long as its module is
     closed_over the arrays of the first arguments, which no call brings in
     """
@@ -29,12 +30,12 @@ class Source:
         ops: list[ir.Operation | None],
         op_source: np.ndarray,
         call_site: np.ndarray,
-        callbacks: Sequence[HostCallback] = (),
+        bodies: Sequence[Body] = (),
         beside: Sequence[ir.Module] = (),
         closed_over: Sequence[np.ndarray] = (),
     ):
         self.module, self.representatives = module, representatives
-        self.callbacks, self._beside, self.closed_over = tuple(callbacks), tuple(beside), tuple(closed_over)
+        self.bodies, self._beside, self.closed_over = tuple(bodies), tuple(beside), tuple(closed_over)
         self._ops, self._op_source, self._call_site = ops, op_source, call_site
 
     def kept(self, ops: np.ndarray, specs: list[int]) -> Source:
@@ -77,7 +78,7 @@ class Source:
     ) -> Source:
         beside = (*self._beside, *beside)
         return Source(
-            self.module, representatives, ops, op_source, call_site, self.callbacks, beside, self.closed_over
+            self.module, representatives, ops, op_source, call_site, self.bodies, beside, self.closed_over
         )  # fmt: skip
 
     @property

@@ -18,7 +18,7 @@ import numpy as np
 
 from autopart.core.errors import ProgramError
 from autopart.core.gc_pause import gc_paused
-from autopart.core.host_callbacks import HostCallback
+from autopart.core.host_callbacks import Body
 from autopart.core.importer.call_graph import CallGraph
 from autopart.core.importer.grown_ops import LEAST, Call, Copied, GrownOps, Replayed
 from autopart.core.importer.host_calls import check_calls
@@ -52,7 +52,7 @@ def read_module(
     ties: Mapping[int, int] | None = None,
     donated: frozenset[int] | None = None,
     limits: Limits | None = None,
-    callbacks: Sequence[HostCallback] = (),
+    bodies: Sequence[Body] = (),
     constraints: bool = False,
     keep_unused: bool = False,
     without_arrays: Sequence[str] = (),
@@ -62,7 +62,7 @@ def read_module(
     """The program of a module's `main` function, op by op; `import_module` also runs passes over it.
 
     Names default to the arguments' `loc`, then arg0, arg1, ...; `ties` and `donated` default to the module's
-    `tf.aliasing_output` attributes; `callbacks` are the host callbacks that the module calls by index; `constraints`
+    `tf.aliasing_output` attributes; `bodies` are the host callbacks and kernels that it calls by index; `constraints`
     makes tags of sharding constraints, which otherwise are not there; `keep_unused` and `without_arrays` are the
     program's. `lift` makes large constants the first arguments (`large_constants.py`), before those that names, ties
     and `donated` are about; `closed_over` are the arrays of the first arguments, where a module has them already.
@@ -73,7 +73,7 @@ def read_module(
     """
     try:
         with gc_paused():
-            importer = _Importer(module, Gauge(limits), callbacks, constraints, lift, closed_over)
+            importer = _Importer(module, Gauge(limits), bodies, constraints, lift, closed_over)
             program = importer.run(argument_names, output_names, ties, donated)
             return replace(program, keep_unused=keep_unused, without_arrays=tuple(without_arrays))
     except RecursionError:
@@ -92,12 +92,12 @@ class _Importer:
         self,
         module: ir.Module,
         gauge: Gauge,
-        callbacks: Sequence[HostCallback],
+        bodies: Sequence[Body],
         constraints: bool,
         lift: bool,
         closed_over: Sequence[np.ndarray],
     ):
-        self._module, self._gauge, self._callbacks, self._constraints = module, gauge, callbacks, constraints
+        self._module, self._gauge, self._bodies, self._constraints = module, gauge, bodies, constraints
         self._lift, self._closed_over = lift, list(closed_over)
         self._lifted: dict[int, int] = {}
         self._in_region = False
@@ -155,7 +155,7 @@ class _Importer:
             op = arguments[argument]  # arguments are the first ops, one result each
             ops.operands[ops.operand_ptr[op]] = outputs[output]
         ops.scopes[ROOT] = Scope("program", -1, -1, 0, len(ops))
-        check_calls(self._custom_calls(), len(self._callbacks))
+        check_calls(self._custom_calls(), len(self._bodies))
         default = [a.get("jax.result_info", f"result[{i}]") for i, a in enumerate(results)]
         return Program(
             specs=self._specs.specs,
@@ -176,7 +176,7 @@ class _Importer:
             barriers=[parts for parts in ops.barriers if parts],
             source=Source(
                 self._module, self._specs.representatives, self._sources, np.array(ops.op_source, np.int32),
-                np.array(ops.call_site, np.int32), self._callbacks, closed_over=self._closed_over,
+                np.array(ops.call_site, np.int32), self._bodies, closed_over=self._closed_over,
             ),
         )  # fmt: skip
 

@@ -23,6 +23,7 @@ from typing import Any
 
 from autopart.core.arguments import ANYTHING, FLAG, FUNCTION, NONE, TEXT, check, instance, sequence
 from autopart.core.errors import closest
+from autopart.core.kernel_calls.call_config import config_of
 from autopart.core.op import AND, ANY, OR, REDUCTION_NAMES, WHOLE, OpSpec, TileMapping
 from autopart.core.ops.local_values import LocalOp, Value
 from autopart.core.ops.passages import Passage
@@ -179,6 +180,7 @@ def register_custom_call(
     localize: Localize | None = None,
     examples: Sequence[Example] = (),
     omissions: Sequence[Omission] = (),
+    batched: Batched | None = None,
 ) -> Callable[[Mappings], Mappings]:
     """Registers a rule for the custom call `target_name`, as `rule` does for an op kind.
 
@@ -197,14 +199,14 @@ def register_custom_call(
     owner = "register_custom_call"
     check(owner, RegistryError, target_name=(target_name, TEXT), traits=(traits, _TRAITS))
     check(owner, RegistryError, localize=(localize, FUNCTION | NONE), examples=(examples, _MANY))
-    check(owner, RegistryError, omissions=(omissions, _MANY))
+    check(owner, RegistryError, omissions=(omissions, _MANY), batched=(batched, FUNCTION | NONE))
 
     def register(mappings: Mappings) -> Mappings:
         check(owner, RegistryError, mappings=(mappings, FUNCTION))
         family = mappings.__module__.rpartition(".")[2]
         kind = f"custom_call @{target_name}"
         tested, omitted = tuple(examples), tuple(omissions)
-        new = Rule(kind, family, mappings, localize, tested, omissions=omitted, traits=traits)
+        new = Rule(kind, family, mappings, localize, tested, omissions=omitted, traits=traits, batched=batched)
         CUSTOM_CALLS.add(target_name, new, mappings.__module__)
         return mappings
 
@@ -376,7 +378,10 @@ def _misfit(mapping: TileMapping, spec: OpSpec, seen: set[tuple[int, int]]) -> s
 
 
 def named(spec: OpSpec) -> str:
-    """Its kind; a custom call with its target, `custom_call @name`."""
+    """Its kind; a custom call with its target, `custom_call @name`, and a kernel by its own, `kernel flash`."""
+    kernel = config_of(spec)
+    if kernel is not None:
+        return f"kernel {kernel['name']}"
     return f"custom_call @{target_of(spec)}" if spec.kind == "custom_call" else spec.kind
 
 

@@ -278,14 +278,14 @@ class Products(NamedTuple):
 class Opaque(Traits):
     """A kernel of its own: nothing is computed inside it, nor it inside another.
 
-    flop        of the vector unit, or of the matrix unit if `matrix`; None for an op whose flop nobody knows
+    flop        of the vector unit, or of the matrix unit if `matrix`, or of both as `Work`; None where nobody knows
     read_bytes  what it reads of its operands, where that is not all of them
     by_products  what the compilers of TPUs make of it instead, if they make products
     sorts       the dim along which it sorts, None if it does not
     slides      a window over its first operand: an element of the others for each place of it
     """
 
-    flop: Callable[[OpSpec], float | None]
+    flop: Callable[[OpSpec], float | Work | None]
     matrix: bool = False
     read_bytes: Count | None = None
     by_products: Callable[[OpSpec], Products] | None = None
@@ -323,7 +323,9 @@ def work(traits: Traits, spec: OpSpec) -> Work | None:
             return Work(0.0, float(flop(spec)) if flop is not None else largest(spec.operands))
         case Opaque(flop=flop, matrix=matrix):
             known = flop(spec)
-            return None if known is None else Work(float(known), 0.0) if matrix else Work(0.0, float(known))
+            if known is None or isinstance(known, Work):
+                return known
+            return Work(float(known), 0.0) if matrix else Work(0.0, float(known))
         case _:
             return Work(0.0, 0.0)
 

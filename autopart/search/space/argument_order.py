@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from autopart.core.colours import mixed, refined, text_colour
+from autopart.core.ops.rule import named
 from autopart.core.program import Program
 
 HOPS = 16
@@ -74,7 +75,7 @@ def _nearest(program: Program, is_matrix: np.ndarray) -> tuple[np.ndarray, np.nd
 
 def _colours(program: Program) -> np.ndarray:
     """uint64[values]: equal where the program looks alike around them."""
-    texts = [f"{spec.kind} {spec.operands} {spec.results} {spec.region}" for spec in program.specs]
+    texts = [f"{named(spec)} {spec.operands} {spec.results} {spec.region}" for spec in program.specs]
     colour = np.array([text_colour(text) for text in texts], np.uint64)[program.op_spec]
     for _ in range(ROUNDS):
         colour = refined(program, colour)

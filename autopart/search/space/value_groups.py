@@ -19,6 +19,7 @@ import numpy as np
 
 from autopart.core.colours import mixed, path_without_digits, refined, text_colour
 from autopart.core.op import OpSpec, TensorType
+from autopart.core.ops.rule import named
 from autopart.core.program import Program
 
 ROUNDS = 1
@@ -84,4 +85,4 @@ def _spec_text(spec: OpSpec, same_shape: bool) -> str:
         return str(type_) if same_shape else str(len(type_.shape))
 
     operands, results = ",".join(map(text, spec.operands)), ",".join(map(text, spec.results))
-    return f"{spec.kind}({operands})->{results} {spec.region}"
+    return f"{named(spec)}({operands})->{results} {spec.region}"

@@ -1,0 +1,8 @@
+"""Kernels that a program calls: how each kind says how it may be sliced.
+
+kernel.py       `ap.kernel`: a function with a twin in plain jax, or with a rule
+twin.py         what holds for the twin, found by propagation and compared op by op with the twin of a slice
+pallas_call.py  a Pallas call, by its grid and block specs
+partitioned.py  `custom_partitioning`, by its own sharding rule
+cudnn.py        cuDNN's attention, by name
+"""
