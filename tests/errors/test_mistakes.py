@@ -496,7 +496,7 @@ MISTAKES = [
     (
         "cudnn",
         lambda: ap.jit(
-            lambda q: jax.nn.dot_product_attention(q, q, q, implementation="cudnn"), ap.Mesh({"b": 8}, device="h100")
+            lambda q: jax.nn.dot_product_attention(q, q, q, implementation="cudnn"), ap.Mesh({"b": 8}, device="tpu_v5e")
         ).lower(shape(8, 128, 4, 64, d="bfloat16")),
         "jax.nn.dot_product_attention(..., implementation",
     ),

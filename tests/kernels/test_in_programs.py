@@ -159,7 +159,7 @@ def test_a_search_finds_for_splash_attention_what_it_finds_for_its_twin():
         assert min(found[name].metadata.flop_divided.values()) > 0.99
     assert set(found["splash"].program.collectives()) <= set(found["twin"].program.collectives())
     assert len(kernels(found["splash"])) == 3
-    assert found["splash"].estimate.step_s < found["twin"].estimate.step_s
+    assert found["splash"].estimate.step_s < 1.05 * found["twin"].estimate.step_s, "256 tokens: scores stay on the chip"
 
 
 def test_the_scores_of_a_kernel_take_no_memory():

@@ -74,7 +74,8 @@ def _molecules(ensemble: str) -> Step:
     state = jax.eval_shape(
         lambda key, r: init(key, r, **({"kT": 1.0} if ensemble == "nve" else {})), KEY, f32(count, 3)
     )
-    return Step(lambda state: apply(state), (state,), (0,), {"state": 0} if ensemble == "nve" else {})
+    particles = dict.fromkeys(("state/position", "state/momentum", "state/force"), 0)
+    return Step(lambda state: apply(state), (state,), (0,), particles if ensemble == "nve" else {})
 
 
 for _ensemble in ("nve", "nvt", "langevin"):
