@@ -22,7 +22,7 @@ LINK = re.compile(r"(\]\()([^)\s:#]+)((?:#[^)\s]*)?\))")
 API: dict[str, tuple[str, ...]] = {
     "Partitioning": (
         "jit", "filter_jit", "partition", "PartitionedFunction", "FilteredFunction", "Lowered", "Compiled", "Mesh",
-        "tag", "load", "LoadedProgram", "Limits", "LoweringOptions", "ExpectedTrips",
+        "tag", "kernel", "verify_kernel", "load", "LoadedProgram", "Limits", "LoweringOptions", "ExpectedTrips",
     ),
     "Tactics": (
         "ManualPartition", "AutomaticPartition", "Parallelism", "Microbatch", "Pipeline", "Recompute", "Pad",
