@@ -198,47 +198,11 @@ class Matmul(Traits):
     alone: bool = False
 
 
-class LastSpace(NamedTuple):
-    """How a convolution's window slides along the last dim of space.
-
-    images, features, space, rows     dims of the left operand: batch, features, this one, and the dim of space before
-                                      it, -1 for none
-    images_out, space_out, features_out, rows_out   the same of the result
-    kernel_features, columns, kernel_rows   dims of the right operand: what `features` meet, the features of the result,
-                                            and what `rows` meet
-    halo        places of the left operand beyond its own that a stretch of it needs
-    padding     places around the left operand; of one with holes only those after it
-    stride      of the window
-    dilation    places from one element of the window to the next
-    holes       one element and holes in so many places of the left operand; 1: no holes
-    least       places that a stretch must have
-    """
-
-    images: int
-    features: int
-    space: int
-    rows: int
-    images_out: int
-    space_out: int
-    features_out: int
-    rows_out: int
-    kernel_features: int
-    columns: int
-    kernel_rows: int
-    halo: int
-    padding: int
-    stride: int
-    dilation: int
-    holes: int
-    least: int
-
-
 @dataclass(frozen=True)
 class Convolution(Traits):
     """Convolutions: two flop per multiply-add; `sides` as of a product.
 
     of_kernel   True for a convolution that is another one's gradient with respect to its kernel
-    last_space  None for a convolution whose images cannot be cut into stretches that are images of their own
     minor_dims  its features and its images, dims of the result: they lie inside layout tiles, dims of space do not
     on_vector   operations of XLA:TPU's vector unit, if it does the convolution and the matrix unit does not; else None
     matrix      False where `flop` are those operations
@@ -249,7 +213,6 @@ class Convolution(Traits):
     minor_dims: Callable[[OpSpec], tuple[int, int]] = lambda spec: (len(spec.results[0].shape) - 1, 0)
     read_minor_dims: Callable[[OpSpec], tuple[int, int]] = lambda spec: (len(spec.operands[0].shape) - 1, 0)
     of_kernel: Callable[[OpSpec], bool] = lambda spec: False
-    last_space: Callable[[OpSpec], LastSpace | None] | None = None
     on_vector: Callable[[OpSpec], float | None] = lambda spec: None
     matrix: bool = True
 

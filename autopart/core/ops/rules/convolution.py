@@ -30,7 +30,7 @@ from autopart.core.ops.rules.example_text import op
 from autopart.core.ops.rules.factors import reduction_code
 from autopart.core.ops.rules.stretches import reads_of, stretched
 from autopart.core.ops.rules.windows import Window
-from autopart.core.ops.traits import FEW_FEATURES, Convolution, LastSpace, Sides
+from autopart.core.ops.traits import FEW_FEATURES, Convolution, Sides
 
 
 def windows_of(spec: OpSpec) -> list[Window]:
@@ -150,43 +150,6 @@ def _on_vector(spec: OpSpec) -> float | None:
     return _walked(windows_of(spec)) * _flop(spec)
 
 
-def _last_space(spec: OpSpec) -> LastSpace | None:
-    """None without space, and where holes do not meet the window as they would in stretches of the space."""
-    numbers, windows = spec.attributes["dimension_numbers"], windows_of(spec)
-    if not windows:
-        return None
-    last = windows[-1]
-    reach, holes = (last.window - 1) * last.window_dilation + 1, last.dilation
-    aligned = last.low in (holes - 1, holes) if last.low else last.window == 1
-    spread = last.window_dilation > 1 and last.window >= last.out
-    if holes > 1 and (last.stride > 1 or not aligned):
-        return None
-    ahead, grouped = holes > 1 and last.low == holes, spec.attributes["batch_group_count"] > 1
-    return LastSpace(
-        numbers["input_batch_dimension"],
-        numbers["input_feature_dimension"],
-        numbers["input_spatial_dimensions"][-1],
-        _rows(numbers["input_spatial_dimensions"]),
-        numbers["output_batch_dimension"],
-        numbers["output_spatial_dimensions"][-1],
-        numbers["output_feature_dimension"],
-        _rows(numbers["output_spatial_dimensions"]),
-        numbers["kernel_input_feature_dimension"],
-        numbers["kernel_output_feature_dimension"],
-        _rows(numbers["kernel_spatial_dimensions"]),
-        halo=last.size if spread or grouped else (reach - (0 if ahead else 1)) // holes,
-        padding=last.high + (last.low if holes == 1 else 0),
-        stride=last.stride,
-        dilation=last.window_dilation,
-        holes=holes,
-        least=3 if ahead else 0,
-    )
-
-
-def _rows(space: tuple[int, ...]) -> int:
-    return space[-2] if len(space) > 1 else -1
-
-
 def _pairs_inside(window: Window) -> int:
     """Along one dim: pairs of a place of the window and an element of it that meet an element of the input."""
     at = np.arange(window.out)[:, None] * window.stride - window.low
@@ -278,7 +241,6 @@ def _read_minor_dims(spec: OpSpec) -> tuple[int, int]:
         minor_dims=_minor_dims,
         read_minor_dims=_read_minor_dims,
         of_kernel=_of_kernel,
-        last_space=_last_space,
         on_vector=_on_vector,
         passes=linear_in(0, 1),
     ),

@@ -104,7 +104,6 @@ class SpecCosts(NamedTuple):
                       columns those that lie side by side
     apart             into how many places holes spread one place of a convolution's images (`Sides`)
     inner_last        what is summed over is the last dim of the right operand of a convolution
-    swaps             a convolution with such images that is swapped (`swapped_windows.py`)
     batches           dims along which there are separate products
     behind            bits of the operands whose such dims do not come first
     inner_groups, column_groups, image_groups   its groups, where it is a convolution
@@ -131,7 +130,6 @@ class SpecCosts(NamedTuple):
     taps: np.ndarray
     images: np.ndarray
     apart: np.ndarray
-    swaps: np.ndarray
     inner_last: np.ndarray
     batches: np.ndarray
     behind: np.ndarray
@@ -179,7 +177,6 @@ def spec_costs(program: Program, chip: Device) -> SpecCosts:
         taps=np.array([side.taps for side in sides], np.int64),
         images=np.array([_bits(side.images) for side in sides], np.int64),
         apart=np.array([side.apart for side in sides], np.int64),
-        swaps=np.array(swaps, np.bool_),
         inner_last=np.array([side.inner_last for side in sides], np.bool_),
         batches=np.array([len(side.batch) for side in sides], np.int64),
         behind=np.array([_bits(side.behind) for side in sides], np.int8),
