@@ -183,7 +183,7 @@ class Device:
                        is known: neighbours are fused, and nothing more
     around_matmul      what its compiler does with the ops around a matmul
     library            what computes products and convolutions in place of the compiler; None: nothing does
-    combine_bytes      reductions are combined up to this size; 0: none are
+    combine_bytes      reductions are combined up to this size, on GPUs gathers too, all by what they leave; 0: none are
     hides_latency      its compiler orders ops to hide collectives, not to save memory
     strided_collectives  its collectives work along any dim in place; else along the major one, with copies around them
     reduces_whole      its compiler copies before it makes an all_reduce of a reduce_scatter into parts of layout tiles,
@@ -266,6 +266,11 @@ class Device:
     def is_xla_tpu(self) -> bool:
         """True if XLA's TPU backend makes its kernels."""
         return self.compiler == "xla_tpu"
+
+    @property
+    def is_xla_gpu(self) -> bool:
+        """True if XLA's GPU backend makes its kernels."""
+        return self.compiler == "xla_gpu"
 
     @property
     def wires(self) -> Switch | Torus | None:

@@ -30,6 +30,7 @@ from autopart.costmodel.simulator.kernels.kernel_graph import KERNEL, KernelGrap
 from autopart.costmodel.simulator.kernels.left_out import NOTHING_LEFT_OUT, LeftOut
 from autopart.costmodel.simulator.kernels.local_graph import DeviceGraph, local_graph
 from autopart.costmodel.simulator.layers.all_layers import AllLayers
+from autopart.costmodel.simulator.links.combine import Wires
 from autopart.costmodel.simulator.links.known_plans import Asked, KnownPlans, ask
 from autopart.costmodel.simulator.links.narrow_moves import narrow_uses
 from autopart.costmodel.simulator.links.own_collectives import OwnCollectives
@@ -288,7 +289,7 @@ class Simulator:
         scratch = Scratch.empty(
             nodes, buffers, len(graph.reads), len(program.ops), outputs, len(program.scopes), known.kinds, empty
         )
-        moves = Moves(ran.plan_rows, known.figures, ran.narrow, ran.def_values, own_s)
+        moves = Moves(ran.plan_rows, known.figures, ran.narrow, ran.def_values, own_s, Wires.of(self.links))
         if not self.links.device.hides_latency:
             begin_by_memory(program, held, graph, self._device, scratch, step)
         run_step(program, held, graph, self._device, moves, left_out, scratch, step)
