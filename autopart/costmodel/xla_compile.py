@@ -35,8 +35,8 @@ from autopart.costmodel.hardware.devices import device
 from autopart.costmodel.hardware.gpu_targets import AMPLE_BYTES, is_gpu_topology
 from autopart.costmodel.hlo_collectives import Collective, seconds
 from autopart.costmodel.optimised_hlo import OptimisedHlo
-from autopart.costmodel.replay import replay
 from autopart.costmodel.topologies import topology_devices
+from autopart.costmodel.two_streams import replay
 from autopart.spmd.device_local import DeviceLocal
 from autopart.spmd.export import export
 from autopart.spmd.run import jax_mesh, on_mesh
@@ -72,7 +72,7 @@ class XlaCompile:
     GPU is missing, there are fewer devices than the mesh has, or the wait was too short.
 
     XLA:GPU estimates no seconds. They are rooflines of its kernels, at the rates of the mesh's device, and its
-    collectives, as it has combined them, on the mesh's links: `step_s` in the order of its schedule (`replay.py`),
+    collectives, as it has combined them, on the mesh's links: `step_s` in the order of its schedule (`two_streams.py`),
     `serial_s` one after the other. `peak_bytes` is what the plan takes where nothing is computed again. Where XLA does
     that for want of memory, `fits` is about what is left then, and `why` has both.
     """

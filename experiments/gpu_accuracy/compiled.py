@@ -22,8 +22,8 @@ from autopart.costmodel.gpu_kernels import runs
 from autopart.costmodel.hardware.devices import device
 from autopart.costmodel.hardware.gpu_targets import AMPLE_BYTES
 from autopart.costmodel.optimised_hlo import OptimisedHlo
-from autopart.costmodel.replay import replay
 from autopart.costmodel.topologies import topology_devices
+from autopart.costmodel.two_streams import replay
 from autopart.costmodel.xla_compile import allocated_bytes
 from autopart.spmd.run import jax_mesh, on_mesh
 from experiments.against_xla.cases import of_xla
