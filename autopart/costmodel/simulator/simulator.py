@@ -312,6 +312,7 @@ class Simulator:
             narrow, plan_rows, self.known_plans.moves_nothing, *assigned, axis_sizes, tile, device.matmul_tile,
             bool(device.around_matmul.nests_products), device.spread_flop, device.relaid_bytes,
             float(device.on_chip_bytes), (0.0, 0.0, 0.0, 0.0) if device.library is None else device.library.numbers,
+            device.vector_rate / device.hbm_bytes_per_s if device.is_xla_gpu else np.inf,
         )  # fmt: skip
 
     def _own_seconds(self, held: LocalArrays, graph: KernelGraph) -> np.ndarray:
