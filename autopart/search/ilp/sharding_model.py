@@ -85,6 +85,11 @@ class Model:
         flow = Flow.of(nodes, statics, ways.stands, share, narrow, soon)
         return Model(nodes, arrays, parts, statics, ways, chip, narrow, soon, flow, Prices({}))
 
+    @property
+    def least_share(self) -> float:
+        """What a step takes at least, of compute and collectives in turn: half, where they run beside each other."""
+        return 0.5 if self.device.is_xla_gpu else 1.0
+
     def jobs(self) -> list[PriceJob]:
         """What workers must price."""
         start = self.nodes.start

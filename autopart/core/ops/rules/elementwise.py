@@ -57,10 +57,11 @@ roots, log1p, expm1 and atan, which take some here, nor for what changes a sign,
 _GPU_CYCLES = {
     "tanh": 467, "sine": 958, "cosine": 978, "tan": 978, "power": 510, "atan2": 431, "log_plus_one": 229,
     "exponential_minus_one": 190, "cbrt": 178, "log": 166, "exponential": 79, "rsqrt": 75, "sqrt": 75, "divide": 19,
-    "logistic": 105,
+    "logistic": 105, "erfc": 640, "add": 7, "subtract": 7, "multiply": 3,
 }  # fmt: skip
 """Clock cycles per f32 element on a GPU, as XLA:GPU's fusion counts them: its profile of an H100
-(`xla/service/gpu/model/hlo_op_profiles_data.h`); tan as a cosine, logistic as exp, add and divide."""
+(`xla/service/gpu/model/hlo_op_profiles_data.h`); tan as a cosine, logistic as exp, add and divide,
+erfc by what is done with it."""
 
 _EXPANDED = {
     "acos": 5, "acosh": 11, "asin": 7, "asinh": 14, "atanh": 8, "bessel_i1e": 84, "conj": 4, "constant_like": 0,
@@ -126,6 +127,7 @@ def _traits(kind: str) -> Elementwise:
         return Elementwise(_COST[name], cycles, passes=_PASSES.get(name), shown=shown, flop_reason=reason)
     return Elementwise(
         _EXPANDED.get(name, 1),
+        _GPU_CYCLES.get(name),
         passes=_PASSES.get(name),
         passes_rounded=_rounds,
         keeps_numbers=name == "convert",
