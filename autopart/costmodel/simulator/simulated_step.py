@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from autopart.core.kernels import kernel
+from autopart.costmodel.compiled.latency_hiding_scheduler import gradients_last
 from autopart.costmodel.hardware.devices import ON_CHIP, Device
 from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays, Records
 from autopart.costmodel.simulator.buffers.layout_copies import (
@@ -238,6 +239,7 @@ def run_step(
     if device.hides_latency:
         begin_in_order(program, local, graph, device, scratch, step)
     if moves.wires.by_dependence:
+        gradients_last(program, local, graph, buffers.made, scratch.marked, scratch.also, planned)
         made_at(program, graph, planned, buffers.made)
     combine_reductions(
         local,
