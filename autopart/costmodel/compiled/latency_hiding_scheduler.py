@@ -6,9 +6,9 @@
     %dw1 = dot %dy1 %x1        from lives until then
 
 The scheduler (`latency_hiding_scheduler.cc`) goes from the end of a program to its beginning. A reduction whose result
-the end asks for is in flight as soon as it is met there, and products that nothing but reductions waits for are ready to
-hide it. So it is in 11 programs compiled for an H100 under data parallelism and FSDP, but for two in which some of the
-gradients come before the last product. Programs without reductions keep their order. Linear in the program.
+the end asks for is in flight as soon as it is met there, and products that nothing but reductions waits for are ready
+to hide it. So it is in 11 programs compiled for an H100 under data parallelism and FSDP, but for two in which some of
+the gradients come before the last product. Programs without reductions keep their order. Linear in the program.
 """
 
 # pyright: reportArgumentType=false
@@ -35,8 +35,8 @@ def gradients_last(
 ) -> None:
     """Changes `planned`, the slots of nodes, in the program itself; nodes in loops stay.
 
-    Scratch: made[buffer], the slot at which it is there; needed[buffer], some product waits for it, reduced[buffer], some
-    collective does.
+    Scratch: made[buffer], the slot at which it is there; needed[buffer], some product waits for it, reduced[buffer],
+    some collective does.
     """
     last = _what_waits(program, local, graph, needed, reduced)
     for buffer in range(made.shape[0]):
@@ -63,7 +63,7 @@ def is_product(program: ProgramArrays, graph: KernelGraph, k: int) -> bool:
 def _what_waits(
     program: ProgramArrays, local: LocalArrays, graph: KernelGraph, needed: np.ndarray, reduced: np.ndarray
 ) -> int:
-    """Fills in `needed` and `reduced`; returns the op of the last product that another waits for, 0 if there is none."""
+    """Fills in `needed` and `reduced`; returns the op of the last product that another waits for, or 0."""
     last = 0
     for buffer in range(needed.shape[0]):
         needed[buffer] = reduced[buffer] = False

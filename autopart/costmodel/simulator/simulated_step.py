@@ -60,6 +60,7 @@ class DeviceFacts(NamedTuple):
     hides_latency            the compiler orders for collectives, not for memory: neighbours keep their places
     narrows, joins, copies   `narrows_operands`, `joins_results`; `copies_updates` where layout copies are counted
     assigns                  `assigns_on_chip`
+    by_shape                 results are written into operands of their own shape alone
     copy_bytes_per_s, round_bytes_per_s   at which copies are made, and arguments rounded
     """
 
@@ -69,6 +70,7 @@ class DeviceFacts(NamedTuple):
     joins: bool
     copies: bool
     assigns: bool
+    by_shape: bool
     copy_bytes_per_s: float
     round_bytes_per_s: float
 
@@ -78,7 +80,7 @@ class DeviceFacts(NamedTuple):
         matmul, rate = device.around_matmul, device.hbm_bytes_per_s * device.hbm_efficiency
         return DeviceFacts(
             row, bool(device.hides_latency), bool(matmul.narrows_operands), bool(matmul.joins_results),
-            bool(matmul.copies_updates and layout_copies), bool(device.assigns_on_chip),
+            bool(matmul.copies_updates and layout_copies), bool(device.assigns_on_chip), device.is_xla_gpu,
             float(rate), float(rate * device.stream_share),
         )  # fmt: skip
 
@@ -257,7 +259,7 @@ def run_step(
     )
     _copies(program, local, graph, device, moves, scratch)
     made_at(program, graph, planned, buffers.made)
-    _remember(program, local, graph, planned, scratch, step)
+    _remember(program, local, graph, planned, device.by_shape, scratch, step)
     run_early(program, graph, planned, buffers, scratch.fence, step.slot, scratch.possible, scratch.depth)
     order_by_slot(step.slot, nodes, scratch.ends, scratch.order)
     join_kernels(
@@ -265,7 +267,7 @@ def run_step(
         leader, scratch.joined, scratch.maker, scratch.reader,
     )  # fmt: skip
     plain_sizes(program, local, graph, scratch.structure, leader, device.narrows, scratch.maker, scratch.marked, plain)
-    _remember(program, local, graph, step.slot, scratch, step)
+    _remember(program, local, graph, step.slot, device.by_shape, scratch, step)
     order_by_slot(step.slot, nodes, scratch.ends, scratch.order)
     times_there(left_out, program, graph, moves.def_values, step.slot, scratch.maker, scratch.times)
     kernel_seconds(
@@ -307,11 +309,19 @@ def _copies(
 
 @kernel
 def _remember(
-    program: ProgramArrays, local: LocalArrays, graph: KernelGraph, slot: np.ndarray, scratch: Scratch, step: Step
+    program: ProgramArrays,
+    local: LocalArrays,
+    graph: KernelGraph,
+    slot: np.ndarray,
+    by_shape: bool,
+    scratch: Scratch,
+    step: Step,
 ) -> None:
     """Fills in the buffers, when nodes run at `slot`, and the bytes of outputs that take over no argument's memory."""
     last_slots(program, local, graph, slot, scratch.structure, step.buffers.last)
-    live_ranges(program, local, graph, slot, step.leader, scratch.plain, scratch.reader, scratch.maker, step.buffers)
+    live_ranges(
+        program, local, graph, slot, step.leader, scratch.plain, by_shape, scratch.reader, scratch.maker, step.buffers
+    )
     place_outputs(
         program, local, graph, scratch.transposed, scratch.gathered, step.buffers, scratch.marked,
         step.each_output_bytes,
