@@ -1,7 +1,7 @@
 """Compares the simulator with XLA's GPU compiler, and our programs with its partitioner's.
 
     python -m experiments.gpu_accuracy                       with what is kept: what was compiled as it is emitted now
-    python -m experiments.gpu_accuracy --compile [--case X]  compiles what is not kept: pip install autopart[gpu-compiler]
+    python -m experiments.gpu_accuracy --compile [--case X]  compiles what is not kept (extra gpu-compiler)
     python -m experiments.gpu_accuracy --texts DIR           leaves the optimised texts there, and prices them anew
     python -m experiments.gpu_accuracy.live "gpt FSDP 4x2"   what lives at the peak, ours and XLA's
     python -m experiments.gpu_accuracy.cases gpt             searches again for the states of a program
@@ -32,6 +32,7 @@ def main() -> None:
     asked = parser.parse_args()
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
+    import autopart as ap
     from autopart.costmodel.hardware.devices import device
     from experiments.gpu_accuracy import cases, compare, compiled
     from experiments.simulator_accuracy.__main__ import written
@@ -42,7 +43,11 @@ def main() -> None:
     for case in cases.cases(cohorts[asked.cohort]):
         if not any(word in case.name for word in asked.case):
             continue
-        low = case.lower()
+        try:
+            low = case.lower()
+        except ap.PartitionError as error:
+            print(f"{case.name}: no plan, {error}".splitlines()[0], flush=True)
+            continue
         row = {
             "name": case.name, "program": case.program, "on": case.on, "seen": case.program in cases.SEEN,
             "hbm_bytes": device(case.device).hbm_bytes, "estimate": compare.estimate_of(low),

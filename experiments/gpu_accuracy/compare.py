@@ -75,7 +75,8 @@ def _as_pair(row: dict[str, Any]) -> dict[str, Any]:
 def table(rows: Iterable[dict[str, Any]]) -> str:
     """A line per row as Markdown."""
     lines = [
-        "| program, schedule, mesh | peak GB | memory | compute | links | step | kernels | collectives | ours over XLA's: memory, step |",
+        "| program, schedule, mesh | peak GB | memory | compute | links | step | kernels | collectives "
+        "| ours over XLA's: memory, step |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
