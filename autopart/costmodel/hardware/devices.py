@@ -331,9 +331,6 @@ DEVICES: Registry[Device] = Registry(
 )
 
 
-devices_are_named_by(DEVICES.named)
-
-
 def register_device(device: Device) -> Device:
     """Adds `device` to the registry and returns it; raises `DeviceError` if the name is taken."""
     check("register_device", DeviceError, device=(device, instance("a Device(...)", Device)))
@@ -347,8 +344,13 @@ def devices() -> dict[str, Device]:
 
 
 def device(name: str) -> Device:
-    """The registered device called `name`; raises `UnknownNameError` listing all of them."""
+    """The registered device called `name`, or that in the file of this name; raises `UnknownNameError` listing all."""
+    if name.endswith(".json"):
+        return importlib.import_module("autopart.costmodel.hardware.device_file").read_device(name)
     return DEVICES.named(name)
+
+
+devices_are_named_by(device)
 
 
 # The kernels read a device as one row of numbers: the matmul rate of dtype class c at place c, then these.
