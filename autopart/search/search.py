@@ -318,7 +318,7 @@ def _header(partitioning: Partitioning, wanted: Search) -> dict[str, Any]:
         "autopart": cache.source_hash(),
         "program": partitioning.program.fingerprint,
         "mesh": mesh.shape,
-        "device": repr(device(mesh.device)) if (mesh.device or "").endswith(".json") else mesh.device,
+        "device": mesh.device if mesh.device is None else repr(device(mesh.device)),
         "links": [list(pair) for pair in mesh.links],
         "start": f"{partitioning.fingerprint:016x}",
         "axes": list(wanted.axes),

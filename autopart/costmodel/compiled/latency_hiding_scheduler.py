@@ -63,7 +63,7 @@ def is_product(program: ProgramArrays, graph: KernelGraph, k: int) -> bool:
 def _what_waits(
     program: ProgramArrays, local: LocalArrays, graph: KernelGraph, needed: np.ndarray, reduced: np.ndarray
 ) -> int:
-    """Fills in `needed` and `reduced`; returns the op of the last product that another waits for, or 0."""
+    """Fills in `needed` and `reduced`; returns the op of the last product that another waits for, or of a loop's end."""
     last = 0
     for buffer in range(needed.shape[0]):
         needed[buffer] = reduced[buffer] = False
@@ -77,7 +77,9 @@ def _what_waits(
             waits = waits or needed[graph.write_buffer[i]]
             joins = joins or reduced[graph.write_buffer[i]]
         product = is_product(program, graph, k)
-        if product and waits and graph.nodes.scope[k] == 0:
+        if product and graph.nodes.scope[k] != 0:
+            last = max(last, _end_of_loops(program, graph.nodes.scope[k]))
+        elif product and waits:
             last = max(last, op_of(graph.nodes.slot[k]))
         for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
             buffer = graph.reads.read_buffer[i]
@@ -87,10 +89,18 @@ def _what_waits(
 
 
 @kernel
+def _end_of_loops(program: ProgramArrays, scope: int) -> int:
+    """The op at which the outermost loop around a scope ends."""
+    while program.scopes.scope_parent[scope] > 0:
+        scope = program.scopes.scope_parent[scope]
+    return program.scopes.scope_end[scope]
+
+
+@kernel
 def _is_leaf(graph: KernelGraph, needed: np.ndarray, reduced: np.ndarray, k: int) -> bool:
     """True if no product waits for a node's results, and a collective does."""
     waits = joins = False
     for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
         waits = waits or needed[graph.write_buffer[i]]
         joins = joins or reduced[graph.write_buffer[i]]
-    return joins and not waits
+    return bool(joins and not waits)
