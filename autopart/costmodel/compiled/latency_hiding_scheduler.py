@@ -63,7 +63,7 @@ def is_product(program: ProgramArrays, graph: KernelGraph, k: int) -> bool:
 def _what_waits(
     program: ProgramArrays, local: LocalArrays, graph: KernelGraph, needed: np.ndarray, reduced: np.ndarray
 ) -> int:
-    """Fills in `needed` and `reduced`; returns the op of the last product that another waits for, or of a loop's end."""
+    """Fills in `needed` and `reduced`; returns the op of the last product that another waits for, or loop's end."""
     last = 0
     for buffer in range(needed.shape[0]):
         needed[buffer] = reduced[buffer] = False
