@@ -237,7 +237,8 @@ ROWS = {
 """Callable -> (arguments that work, or {} for a dataclass's defaults; the call; what is done with its result)."""
 
 RECORDS = {
-    "Calibration", "Compiled", "Cost", "Estimate", "FilteredFunction", "LoadedProgram", "Lowered", "Metadata", "PartitionedFunction",
+    "Calibration",
+    "Compiled", "Cost", "Estimate", "FilteredFunction", "LoadedProgram", "Lowered", "Metadata", "PartitionedFunction",
     "Plan", "PlanDiff",
     "Problem", "Sweep", "TacticReport", "TileMapping",
 }  # fmt: skip
