@@ -163,7 +163,7 @@ class StateCosts:
 
     def of_all(self, local: DeviceLocal, actions: int, layers: AllLayers, priced: Priced) -> Cost | None:
         """The same by the kernels of all layers."""
-        if self._simulator is None:
+        if self._simulator is None or self._simulator.overlaps:
             return None
         return self._of_totals(self._simulator.totals_of_all(local, priced, layers), actions)
 

@@ -273,10 +273,7 @@ class Simulator:
             return None
         whole, passed = found
         step = self._step(whole, np.empty(0), NOTHING_LEFT_OUT, empty)
-        if self.overlaps:
-            step_s = two_streams(whole.graph, step.leader, step.node_s * step.trips, len(whole.held.home))[1]
-        else:
-            step_s = _in_all(step.timed["seconds"], step.trips) + _in_all(step.link_s, step.trips)
+        step_s = _in_all(step.timed["seconds"], step.trips) + _in_all(step.link_s, step.trips)
         stays = float(whole.held.values["settled_bytes"][passed].sum()) + float(step.each_output_bytes.sum())
         return Totals(step_s, float(stays + step.live[:-2].max()))
 

@@ -164,8 +164,9 @@ def combine_reductions(
             scope[g], ready[g], ends[open_batch[g]] = graph.nodes.scope[k], at, slot[k]
         else:
             sent, number = figures[SENT_BYTES, plan_rows[k]], int(figures[COMBINABLE, plan_rows[k]])
+            beside = held[g] * sent / counted if wires.by_dependence else sent  # elsewhere all but latency is linear
             saved[k] = saved_s(
-                combined_kind(number), sent, held[g] * sent / counted, combined_axes(number),
+                combined_kind(number), sent, beside, combined_axes(number),
                 wires.segments, wires.fabrics, wires.curves,
             )  # fmt: skip
         held[g] += counted
