@@ -38,7 +38,7 @@ from autopart.spmd.last_reductions import last_reductions
 from autopart.spmd.left_images import left_images
 from autopart.spmd.memory_orders import in_order
 from autopart.spmd.merged_groups import merge_groups
-from autopart.spmd.mlir_values import mlir_type
+from autopart.core.mlir_values import mlir_type
 from autopart.spmd.redistribution import Plan
 from autopart.spmd.run import output_layouts
 from autopart.spmd.scoped_values import ScopedValues

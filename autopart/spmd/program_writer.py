@@ -24,7 +24,7 @@ from autopart.core.jax_internals import barrier, func, ir, stablehlo
 from autopart.core.op import TensorType
 from autopart.core.program import Program
 from autopart.spmd.called_functions import bring_called_functions
-from autopart.spmd.mlir_values import MlirValues, mlir_type
+from autopart.core.mlir_values import MlirValues, mlir_type
 
 
 class ProgramWriter(ABC):

@@ -21,7 +21,7 @@ from autopart.core.partitioning import Partitioning
 from autopart.core.temporal import Nest
 from autopart.spmd.called_functions import bring_called_functions
 from autopart.spmd.local_op import MlirLocalOp
-from autopart.spmd.mlir_values import mlir_type
+from autopart.core.mlir_values import mlir_type
 
 _POSITION = TensorType((), "i32")
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from autopart.core.jax_internals import ir
 from autopart.core.mesh import Mesh
-from autopart.spmd.mlir_values import MlirValues
+from autopart.core.mlir_values import MlirValues
 from autopart.spmd.redistribution.rounds import Round
 from autopart.spmd.redistribution.stretch_step import StretchStep
 

@@ -25,7 +25,7 @@ from autopart.core.ops.example_import import example_op
 from autopart.core.ops.rule import Example, localize
 from autopart.core.stretch import Stretch
 from autopart.spmd.local_op import MlirLocalOp
-from autopart.spmd.mlir_values import mlir_type
+from autopart.core.mlir_values import mlir_type
 from tests.ops.stand_ins import replace_what_cpu_lacks
 
 DRAWS = 3

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from autopart.core.program import Program
-from autopart.core.splats import splat_behind
+from autopart.core.passes.pattern_rewriter import PatternRewriter
 
 MOST_PARTS = 8
 """A sum of so many pads is one kernel, as a concatenation of them is; of more parts a reduction is no sum of theirs."""
@@ -22,15 +21,15 @@ class Pad(NamedTuple):
     value: int
 
 
-def pad_of(program: Program, op: int) -> Pad | None:
+def pad_of(at: PatternRewriter, op: int) -> Pad | None:
     """The pad by zero of one dim that an op is."""
-    spec = program.spec(op)
+    spec = at.spec(op)
     if spec.kind != "pad" or any(spec.attributes["interior_padding"]):
         return None
-    value, filling = program.operands_of(op).tolist()
+    value, filling = at.operands(op)
     low, high = spec.attributes["edge_padding_low"], spec.attributes["edge_padding_high"]
     dims = [d for d in range(len(low)) if low[d] or high[d]]
-    if len(dims) != 1 or min(*low, *high) < 0 or splat_behind(program, filling) != 0:
+    if len(dims) != 1 or min(*low, *high) < 0 or at.splat(filling) != 0:
         return None
     [dim] = dims
     return Pad(dim, range(low[dim], low[dim] + spec.operands[0].shape[dim]), value)
