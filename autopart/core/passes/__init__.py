@@ -1,5 +1,6 @@
 """Passes over the unpartitioned program: see `program_pass.py` for what one is and how to add one."""
 
+from autopart.core.passes.borders import Borders
 from autopart.core.passes.combined_slices import CombinedSlices
 from autopart.core.passes.dead_code import DeadCode
 from autopart.core.passes.default_generators import DefaultGenerators
@@ -36,8 +37,8 @@ IMPORT_PASSES: tuple[Pass, ...] = (
     EqualProducts(),
     JoinedPads(),
     DeadCode(),
+    Borders(),
     CombinedSlices(),
-    DeadCode(),
     RefilledSlices(),
     EvenSlices(),
     RefilledSlices(),
@@ -47,7 +48,6 @@ IMPORT_PASSES: tuple[Pass, ...] = (
     PatchRows(),
     SlicedProducts(),
     JoinedReductions(),
-    DeadCode(),
     IndexPositions(),
     ScannedRows(),
     LayerOrder(),
@@ -59,6 +59,7 @@ __all__ = [
     "PASSES",
     "PASSES_KIND",
     "POLICIES",
+    "Borders",
     "CombinedSlices",
     "DeadCode",
     "DefaultGenerators",
