@@ -13,6 +13,7 @@ border go to a neighbour, and nothing else moves. Stencils are written so, and t
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -21,6 +22,7 @@ from autopart.core.op import OpSpec, TensorType
 from autopart.core.ops.rule import traits_of
 from autopart.core.ops.traits import Elementwise
 from autopart.core.passes.even_slices import ways
+from autopart.core.passes.known_windows import starts_of, window_of
 from autopart.core.passes.pattern_rewriter import PatternPass, PatternRewriter
 from autopart.core.passes.program_pass import register_pass
 
@@ -30,8 +32,8 @@ EVENER = 4
 MOST_ROWS = 8
 """A border of so many places is taken apart into single ones."""
 
-MOST_DEPTH = 24
-"""Ops behind which joins are looked for."""
+MOST_DEPTH = 64
+"""So many ops before a slice joins are looked for."""
 
 
 class _Cut(NamedTuple):
@@ -62,10 +64,11 @@ class _Cut(NamedTuple):
 class Borders(PatternPass):
     """Slices of concatenations, pads, and what is computed of these become slices of their parts."""
 
-    roots = ("slice", "reverse", "reshape", "pad")
+    roots = ("slice", "reverse", "reshape", "pad", "concatenate", "reduce")
 
     def rewrite(self, at: PatternRewriter, op: int) -> int | None:
         """See `PatternPass.rewrite`."""
+        at.shares = True
         return _BY_KIND[at.spec(op).kind](at, op)
 
 
@@ -73,13 +76,18 @@ class Borders(PatternPass):
 
 
 def _slice(at: PatternRewriter, op: int) -> int | None:
-    spec, [value] = at.spec(op), at.operands(op)
-    cut = _Cut(*(tuple(spec.attributes[name]) for name in ("start_indices", "limit_indices", "strides")))
+    attributes = at.spec(op).attributes
+    return _cut(at, op, _Cut(*(tuple(attributes[name]) for name in ("start_indices", "limit_indices", "strides"))))
+
+
+def _cut(at: PatternRewriter, op: int, cut: _Cut) -> int | None:
+    """What a slice, or a pad that only cuts, takes of its operand."""
+    spec, value = at.spec(op), at.operands(op)[0]
     made = at.spec(at.maker(value))
     cuts = [d for d, (a, n) in enumerate(zip(spec.results[0].shape, spec.operands[0].shape, strict=True)) if a != n]
     if not cuts:
         return value
-    if at.scope(at.maker(value)) != at.place.scope or not any(_is_border(at, value, d, {}) for d in cuts):
+    if at.scope(at.maker(value)) != at.place.scope or not any(_is_border(at, value, d) for d in cuts):
         return None
     through = _THROUGH.get(made.kind, _through_elementwise if isinstance(traits_of(made), Elementwise) else None)
     return None if through is None else through(at, at.maker(value), made, cut, cuts)
@@ -105,7 +113,7 @@ def _through_concatenate(at: PatternRewriter, op: int, spec: OpSpec, cut: _Cut, 
     """The parts that are read, each cut along the dim in which they are joined, and in others that are joined too."""
     dim, parts, end = spec.attributes["dimension"], list[int](), 0
     begin, limit, step = cut.starts[dim], cut.limits[dim], cut.strides[dim]
-    inner = [d for d in cuts if d != dim and any(_is_border(at, v, d, {}) for v in at.operands(op))]
+    inner = [d for d in cuts if d != dim and any(_is_border(at, v, d) for v in at.operands(op))]
     if dim not in cuts and not inner:
         return None
     for value in at.operands(op):
@@ -125,13 +133,13 @@ def _through_pad(at: PatternRewriter, op: int, spec: OpSpec, cut: _Cut, cuts: li
         return None
     (value, fill), shape = at.operands(op), spec.operands[0].shape
     low = [a - b for a, b in zip(spec.attributes["edge_padding_low"], cut.starts, strict=True)]
-    high = [limit - before - n for limit, before, n in zip(cut.limits, spec.attributes["edge_padding_low"], shape)]
+    high = [b - start - a - n for b, start, a, n in zip(cut.limits, cut.starts, low, shape, strict=True)]
     if any(a >= limit - start for a, start, limit in zip(low, cut.starts, cut.limits, strict=True)) or any(
         -a >= n for a, n in zip(low, shape, strict=True)
     ):
         return at.broadcast(fill, [b - a for a, b in zip(cut.starts, cut.limits, strict=True)])
     if max(*low, *high) <= 0:
-        return _taken(at, value, _Cut(tuple(-a for a in low), tuple(map(sum, zip(shape, high))), cut.strides))
+        return _taken(at, value, _Cut(tuple(-a for a in low), tuple(map(operator.add, shape, high)), cut.strides))
     return at.pad(value, fill, low, high)
 
 
@@ -200,7 +208,38 @@ def _read_through(at: PatternRewriter, value: int, cut: _Cut) -> bool:
     return not any(spec.attributes["interior_padding"]) and any(b <= p or a >= p + n for p, n, a, b in ends)
 
 
+def _through_update(at: PatternRewriter, op: int, spec: OpSpec, cut: _Cut, cuts: list[int]) -> int | None:
+    """What was there and, in its place, what was written over it: parts along each dim in which that is shorter."""
+    window, operands = window_of(spec), at.operands(op)
+    starts = None if window is None else starts_of(at, op, window)
+    if window is None or starts is None or spec.region not in ("", "overwrite") or set(cut.strides) != {1}:
+        return None
+    update = at.reshape(operands[2 if spec.kind == "scatter" else 1], window)
+    shape = spec.operands[0].shape
+    return _written(at, operands[0], update, starts, cut, [d for d, n in enumerate(window) if n != shape[d]])
+
+
+def _written(at: PatternRewriter, old: int, update: int, starts: list[int], cut: _Cut, dims: list[int]) -> int:
+    """A cut of an array after an update from `starts` on, which is shorter in `dims`."""
+    if not dims:
+        inside = (tuple(n - start for n, start in zip(side, starts, strict=True)) for side in cut[:2])
+        return _taken(at, update, _Cut(*inside, cut.strides))
+    [dim, *others], parts = dims, list[int]()
+    first, last = cut.starts[dim], cut.limits[dim]
+    begin = min(max(starts[dim], first), last)
+    end = max(min(starts[dim] + at.type_of(update).shape[dim], last), begin)
+    if first < begin:
+        parts.append(_taken(at, old, cut.along(dim, first, begin)))
+    if begin < end:
+        parts.append(_written(at, old, update, starts, cut.along(dim, begin, end), others))
+    if end < last:
+        parts.append(_taken(at, old, cut.along(dim, end, last)))
+    return at.concatenate(parts, dim)
+
+
 _THROUGH = {
+    "dynamic_update_slice": _through_update,
+    "scatter": _through_update,
     "slice": _through_slice,
     "concatenate": _through_concatenate,
     "pad": _through_pad,
@@ -211,41 +250,46 @@ _THROUGH = {
 }
 
 
-def _is_border(at: PatternRewriter, value: int, dim: int, seen: dict[tuple[int, int], bool]) -> bool:
-    """True if a dim of a value is one to which something was joined, so that axes divide it less than a part."""
+def _is_border(at: PatternRewriter, value: int, dim: int, depth: int = 0) -> bool:
+    """True if something was joined to a dim of a value, so that axes divide it less than a part; found out once."""
     key = value, dim
-    if key not in seen:
-        if len(seen) >= MOST_DEPTH:
-            return False
-        seen[key] = False
-        seen[key] = _joins(at, value, dim, seen)
-    return seen[key]
+    if key not in at.known:
+        at.known[key] = False
+        at.known[key] = depth < MOST_DEPTH and _joins(at, value, dim, depth + 1)
+    return at.known[key]
 
 
-def _joins(at: PatternRewriter, value: int, dim: int, seen: dict[tuple[int, int], bool]) -> bool:
+def _joins(at: PatternRewriter, value: int, dim: int, depth: int) -> bool:
     op = at.maker(value)
-    spec, operands = at.spec(op), at.operands(op)
+    spec, operands, size = at.spec(op), at.operands(op), at.type_of(value).shape[dim]
     if at.scope(op) != at.place.scope:
         return False
-    size = at.type_of(value).shape[dim]
     match spec.kind:
-        case "concatenate" if spec.attributes["dimension"] == dim:
-            return max(ways(t.shape[dim]) for t in spec.operands) >= EVENER * ways(size)
+        case "concatenate" if spec.attributes["dimension"] == dim and _is_uneven(spec.operands, dim, size):
+            return True
         case "pad" if spec.operands[0].shape[dim] != size:
-            if ways(spec.operands[0].shape[dim]) >= EVENER * ways(size):
+            if _is_uneven(spec.operands[:1], dim, size) or min(size, spec.operands[0].shape[dim]) <= MOST_ROWS:
                 return True
-            return size <= MOST_ROWS or spec.operands[0].shape[dim] <= MOST_ROWS
-        case "slice":
-            [source] = operands
-            uneven = ways(at.type_of(source).shape[dim]) >= EVENER * ways(size)
-            return uneven or _is_border(at, source, dim, seen)
+        case "slice" if _is_uneven(spec.operands, dim, size):
+            return True
+        case "dynamic_update_slice" | "scatter":
+            window = window_of(spec)
+            if window is not None and window[dim] != size and starts_of(at, op, window) is not None:
+                return ways(window[dim]) >= EVENER * ways(size) or _is_border(at, operands[0], dim, depth)
+            return False
         case "transpose":
-            return _is_border(at, operands[0], spec.attributes["permutation"][dim], seen)
-        case "concatenate" | "pad" | "reverse":
+            return _is_border(at, operands[0], spec.attributes["permutation"][dim], depth)
+        case "concatenate" | "pad" | "reverse" | "slice":
             pass
         case _ if not isinstance(traits_of(spec), Elementwise):
             return False
-    return any(_is_border(at, v, dim, seen) for v in operands if len(at.type_of(v).shape) == len(spec.results[0].shape))
+    rank = len(spec.results[0].shape)
+    return any(_is_border(at, v, dim, depth) for v in operands if len(at.type_of(v).shape) == rank)
+
+
+def _is_uneven(parts: Sequence[TensorType], dim: int, size: int) -> bool:
+    """Axes divide a part far better than all of it."""
+    return max(ways(part.shape[dim]) for part in parts) >= EVENER * ways(size)
 
 
 # ---- borders
@@ -261,11 +305,11 @@ def _reverse(at: PatternRewriter, op: int) -> int | None:
     [dim, *others] = dims
     if others or shape[dim] > MOST_ROWS or not at.made_by(value, "slice"):
         return None
-    rows = [_row(at, value, dim, place) for place in reversed(range(shape[dim]))]
+    rows = [row(at, value, dim, place) for place in reversed(range(shape[dim]))]
     return at.concatenate(rows, dim)
 
 
-def _row(at: PatternRewriter, value: int, dim: int, place: int) -> int:
+def row(at: PatternRewriter, value: int, dim: int, place: int) -> int:
     """One place of a dim."""
     shape = at.type_of(value).shape
     starts = [place if d == dim else 0 for d in range(len(shape))]
@@ -280,9 +324,11 @@ def _repeated(at: PatternRewriter, op: int) -> int | None:
         return None
     source = made.operands[0].shape
     grown = [d for d, (n, m) in enumerate(zip(source, shape, strict=True)) if n != m]
+    [one] = at.operands(at.maker(value))
+    if source == shape:
+        return one
     if len(grown) != 1 or source[grown[0]] != 1 or shape[grown[0]] > MOST_ROWS:
         return None
-    [one] = at.operands(at.maker(value))
     if [n for n in made.results[0].shape if n > 1] != [n for n in shape if n > 1] or not at.made_by(one, "slice"):
         return None
     return at.concatenate([one] * shape[grown[0]], grown[0])
@@ -292,10 +338,19 @@ def _pad(at: PatternRewriter, op: int) -> int | None:
     """A border between zeros, of a sum: the sum of its parts between zeros. Of a border joined of places: of these."""
     spec, (value, fill) = at.spec(op), at.operands(op)
     known, made = at.splat(fill), at.made_by(value, "add", "concatenate")
-    grown = [d for d, (n, m) in enumerate(zip(spec.operands[0].shape, spec.results[0].shape)) if n != m]
-    if made is None or len(grown) != 1 or known is None or known != 0 or any(spec.attributes["interior_padding"]):
+    shape, low, high = (
+        spec.operands[0].shape,
+        *(list(spec.attributes[f"edge_padding_{end}"]) for end in ("low", "high")),
+    )
+    if any(spec.attributes["interior_padding"]):
         return None
-    [dim], low, high = grown, list(spec.attributes["edge_padding_low"]), list(spec.attributes["edge_padding_high"])
+    if max(*low, *high, 0) == 0:
+        limits = tuple(map(operator.add, shape, high))
+        return _cut(at, op, _Cut(tuple(-n for n in low), limits, (1,) * len(low)))
+    grown = [d for d, (a, b) in enumerate(zip(low, high, strict=True)) if a or b]
+    if made is None or len(grown) != 1 or known is None or known != 0:
+        return None
+    [dim] = grown
     if spec.operands[0].shape[dim] > MOST_ROWS or min(*low, *high) < 0:
         return None
     parts = at.operands(at.maker(value))
@@ -312,4 +367,38 @@ def _pad(at: PatternRewriter, op: int) -> int | None:
     return at.total(padded)
 
 
-_BY_KIND = {"slice": _slice, "reverse": _reverse, "reshape": _repeated, "pad": _pad}
+def _joined(at: PatternRewriter, op: int) -> int | None:
+    """What is joined to something joined already is joined with its parts, where axes divide only these."""
+    spec, parts = at.spec(op), list[int]()
+    dim = spec.attributes["dimension"]
+    for value in at.operands(op):
+        inner = at.made_by(value, "concatenate")
+        flat = inner is not None and inner.attributes["dimension"] == dim and _is_border(at, value, dim)
+        parts += at.operands(at.maker(value)) if flat else [value]
+    return at.concatenate(parts, dim) if len(parts) > len(spec.operands) else None
+
+
+def _reduced(at: PatternRewriter, op: int) -> int | None:
+    """Of what is joined, the reduction over another dim is joined of reductions."""
+    spec, (value, *start) = at.spec(op), at.operands(op)
+    made, dims = at.made_by(value, "concatenate"), spec.attributes["dimensions"]
+    if made is None or len(spec.results) != 1 or made.attributes["dimension"] in dims:
+        return None
+    dim = made.attributes["dimension"]
+    if not _is_border(at, value, dim):
+        return None
+    parts = list[int]()
+    for part in at.operands(at.maker(value)):
+        shape = tuple(n for d, n in enumerate(at.type_of(part).shape) if d not in dims)
+        parts += at.again(op, [part, *start], [TensorType(shape, spec.results[0].dtype)])
+    return at.concatenate(parts, dim - sum(d < dim for d in dims))
+
+
+_BY_KIND = {
+    "concatenate": _joined,
+    "reduce": _reduced,
+    "slice": _slice,
+    "reverse": _reverse,
+    "reshape": _repeated,
+    "pad": _pad,
+}

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autopart.core.op import OpSpec
+from autopart.core.passes.borders import MOST_ROWS
 from autopart.core.passes.cones import Cone, Grown, Places, cone_of
 from autopart.core.passes.even_slices import EVENER, ways
 from autopart.core.passes.pattern_rewriter import PatternRewriter
@@ -105,11 +106,12 @@ def _pad(program: Program, op: int, spec: OpSpec) -> _Sink | None:
 
 
 def _checked(sink: _Sink) -> _Sink | None:
-    """A pad of a slice; or what is computed for it is one part, which fills at least half of the places."""
+    """A pad of a slice; or what is computed for it is borders, and one part that fills at least half."""
     computed = [part for part in sink.parts if part.cone.inner]
     if not computed:
         return sink if len(sink.parts) == 1 else None
-    return sink if len(computed) == 1 and 2 * (computed[0].end - computed[0].begin) >= sink.size else None
+    long = [part for part in computed if part.end - part.begin > MOST_ROWS]
+    return sink if len(long) <= 1 and all(2 * (part.end - part.begin) >= sink.size for part in long) else None
 
 
 def _sides(spec: OpSpec) -> Iterator[list[int]]:

@@ -39,38 +39,42 @@ class KnownWindows(PatternPass):
 
     def rewrite(self, at: PatternRewriter, op: int) -> int | None:
         """See `PatternPass.rewrite`."""
-        spec, operands, starts = at.spec(op), at.operands(op), _starts(at, op)
-        if starts is None:
+        spec, operands, window = at.spec(op), at.operands(op), _window_of(at.spec(op))
+        starts = None if window is None else starts_of(at, op, window)
+        if window is None or starts is None:
             return None
         if spec.kind == "dynamic_update_slice":
             return _written(at, spec, operands[0], operands[1], starts)
         if spec.kind == "scatter":
             return _written(at, spec, operands[0], operands[2], starts)
-        window = _window_of(spec) or ()
         limits = [start + size for start, size in zip(starts, window, strict=True)]
         return at.reshape(at.slice(operands[0], starts, limits), spec.results[0].shape)
 
 
 def _window_of(spec: OpSpec) -> tuple[int, ...] | None:
     """The sizes of the one window that an op reads or writes, in dims of operand 0; None where it is left as it is."""
+    window = window_of(spec)
+    cut = [(long, short) for long, short in zip(spec.operands[0].shape, window or (), strict=False) if long != short]
+    return window if cut and all(is_shortened(long, short) for long, short in cut) else None
+
+
+def window_of(spec: OpSpec) -> tuple[int, ...] | None:
+    """The sizes of the one window that an op reads or writes, in dims of operand 0; None where there is no such."""
     if spec.kind == "dynamic_update_slice":
-        window = spec.operands[1].shape
-    elif spec.kind == "pad":
+        return spec.operands[1].shape
+    if spec.kind == "pad":
         if any(spec.attributes["interior_padding"]) or max(*_edges(spec, "low"), *_edges(spec, "high"), 0) > 0:
             return None
-        window = spec.results[0].shape
-    elif not _has_one_vector(spec):
+        return spec.results[0].shape
+    if not _has_one_vector(spec):
         return None
-    elif spec.kind == "gather":
-        window = tuple(spec.attributes["slice_sizes"])
-    else:
-        if len(spec.results) != 1 or spec.region not in ("overwrite", *COMBINED) or spec.results[0].dtype == "i1":
-            return None
-        inserted = spec.attributes["scatter_dimension_numbers"]["inserted_window_dims"]
-        sizes = iter(spec.operands[-1].shape)
-        window = tuple(1 if d in inserted else next(sizes) for d in range(len(spec.operands[0].shape)))
-    cut = [(long, short) for long, short in zip(spec.operands[0].shape, window, strict=True) if long != short]
-    return window if cut and all(is_shortened(long, short) for long, short in cut) else None
+    if spec.kind == "gather":
+        return tuple(spec.attributes["slice_sizes"])
+    if len(spec.results) != 1 or spec.region not in ("overwrite", *COMBINED) or spec.results[0].dtype == "i1":
+        return None
+    inserted = spec.attributes["scatter_dimension_numbers"]["inserted_window_dims"]
+    sizes = iter(spec.operands[-1].shape)
+    return tuple(1 if d in inserted else next(sizes) for d in range(len(spec.operands[0].shape)))
 
 
 def _edges(pad: OpSpec, end: str) -> Sequence[int]:
@@ -85,10 +89,9 @@ def _has_one_vector(spec: OpSpec) -> bool:
     )
 
 
-def _starts(at: PatternRewriter, op: int) -> list[int] | None:
+def starts_of(at: PatternRewriter, op: int, window: tuple[int, ...]) -> list[int] | None:
     """Where the window begins; None where that is not known, or the window does not fit."""
     spec, operands = at.spec(op), at.operands(op)
-    window = _window_of(spec) or ()
     if spec.kind == "pad":
         return [-low for low in _edges(spec, "low")]
     starts = [0] * len(window)

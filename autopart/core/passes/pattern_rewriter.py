@@ -106,13 +106,20 @@ class Place(NamedTuple):
 
 
 class PatternRewriter(MlirValues):
-    """What patterns look at and put in, at `place`: values are numbers of `rewriting`."""
+    """What patterns look at and put in, at `place`: values are numbers of `rewriting`.
+
+    known   what a pattern found out about dims of values, (value, dim)
+    shares  an op that was put in before, and stands before `place`, is not put in again
+    """
 
     def __init__(self, program: Program):
         super().__init__()
         self.rewriting, self.place = Rewriting(program), Place(0, 0, 0)
         self._made: dict[tuple[object, ...], int] = {}
         self._once: dict[tuple[object, ...], int] = {}
+        self._shared: dict[tuple[int, ...], list[int]] = {}
+        self.known: dict[tuple[int, int], bool] = {}
+        self.shares = False
 
     @contextmanager
     def begun(self) -> Iterator[PatternRewriter]:
@@ -248,7 +255,13 @@ class PatternRewriter(MlirValues):
         return self.constant(True, "i1", shape) if mask is None else mask
 
     def _add(self, spec: int, operands: Sequence[int]) -> list[int]:
-        return self.rewriting.add(spec, operands, *self.place)
+        key = spec, self.place.scope, *operands
+        if key in self._shared and self.rewriting.stands_before(self._shared[key][0], self.place.before):
+            return self._shared[key]
+        made = self.rewriting.add(spec, operands, *self.place)
+        if self.shares and operands and not traits_of(self.rewriting.spec_of(spec)).cloned_per_use:
+            self._shared[key] = made
+        return made
 
     def create(
         self, name: str, operands: Sequence[int], results: Sequence[TensorType], by: str = "", **sides: ir.Attribute

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from autopart.core.op import OpSpec
+from autopart.core.passes.borders import MOST_ROWS, row
 from autopart.core.passes.even_slices import EVENER, ways
 from autopart.core.passes.pattern_rewriter import PatternPass, PatternRewriter
 from autopart.core.passes.program_pass import register_pass
@@ -21,7 +22,7 @@ from autopart.core.passes.program_pass import register_pass
 
 class _Piece(NamedTuple):
     """An array, or a scalar, of which a part is taken: element `start` of the dim stands at place `begin`, and so on
-    up to `end`."""
+    up to `end`; or, with -1 for `start`, a border's one place."""
 
     value: int
     start: int
@@ -91,9 +92,12 @@ def _concatenate(at: PatternRewriter, op: int) -> int | None:
             pieces.append(_Piece(source, starts[dim], begin, end))
         elif (filled := _scalar(at, value)) is not None:
             pieces.append(_Piece(filled, 0, begin, end))
+        elif end - begin <= MOST_ROWS:
+            pieces += [_Piece(row(at, value, dim, k), -1, begin + k, begin + k + 1) for k in range(end - begin)]
         else:
             return None
-    return _chosen(at, op, dim, pieces)
+    longest = max(piece.end - piece.begin for piece in pieces)
+    return _chosen(at, op, dim, pieces) if 2 * longest >= spec.results[0].shape[dim] or least == 2 else None
 
 
 def _is_roll(at: PatternRewriter, op: int) -> bool:
@@ -140,6 +144,8 @@ def _chosen(at: PatternRewriter, op: int, dim: int, pieces: Sequence[_Piece]) ->
         low = piece.begin - piece.start
         if not at.type_of(piece.value).shape:
             moved = at.broadcast(piece.value, result.shape)
+        elif piece.start < 0:
+            moved = at.broadcast(piece.value, result.shape, range(len(result.shape)))
         elif not low and at.type_of(piece.value) == result:
             moved = at.same(piece.value)
         else:

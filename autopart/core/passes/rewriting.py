@@ -258,6 +258,17 @@ class Rewriting:
         old = self.before.value_count
         return int(self.before.value_op[value]) if value < old else self._makers[value - old]
 
+    def stands_before(self, value: int, op: int) -> bool:
+        """Whether what makes a value that was put in comes before an op of its scope, and is still there."""
+        maker = self.maker(value)
+        if maker in self._erased:
+            return False
+        made = self._new[maker - self._first_new]
+        if op < self._first_new:
+            return made.before <= op
+        other = self._new[op - self._first_new]
+        return (made.before, made.order) < (other.before, other.order)
+
     def type_of(self, value: int) -> TensorType:
         """Shape and element type of a value."""
         old = self.before.value_count
