@@ -23,6 +23,7 @@ from autopart.core.ops.rule import traits_of
 from autopart.core.ops.traits import Elementwise
 from autopart.core.passes.even_slices import ways
 from autopart.core.passes.known_windows import starts_of, window_of
+from autopart.core.passes.pads import sides_of
 from autopart.core.passes.pattern_rewriter import PatternPass, PatternRewriter
 from autopart.core.passes.program_pass import register_pass
 
@@ -64,7 +65,7 @@ class _Cut(NamedTuple):
 class Borders(PatternPass):
     """Slices of concatenations, pads, and what is computed of these become slices of their parts."""
 
-    roots = ("slice", "reverse", "reshape", "pad", "concatenate", "reduce")
+    roots = ("slice", "reverse", "reshape", "pad", "concatenate", "reduce", "broadcast_in_dim")
 
     def rewrite(self, at: PatternRewriter, op: int) -> int | None:
         """See `PatternPass.rewrite`."""
@@ -87,6 +88,8 @@ def _cut(at: PatternRewriter, op: int, cut: _Cut) -> int | None:
     cuts = [d for d, (a, n) in enumerate(zip(spec.results[0].shape, spec.operands[0].shape, strict=True)) if a != n]
     if not cuts:
         return value
+    if made.kind == "broadcast_in_dim" and at.splat(value) is not None:
+        return _through_broadcast(at, at.maker(value), made, cut, cuts)
     if at.scope(at.maker(value)) != at.place.scope or not any(_is_border(at, value, d) for d in cuts):
         return None
     through = _THROUGH.get(made.kind, _through_elementwise if isinstance(traits_of(made), Elementwise) else None)
@@ -265,12 +268,11 @@ def _joins(at: PatternRewriter, value: int, dim: int, depth: int) -> bool:
     if at.scope(op) != at.place.scope:
         return False
     match spec.kind:
-        case "concatenate" if spec.attributes["dimension"] == dim and _is_uneven(spec.operands, dim, size):
-            return True
-        case "pad" if spec.operands[0].shape[dim] != size:
-            if _is_uneven(spec.operands[:1], dim, size) or min(size, spec.operands[0].shape[dim]) <= MOST_ROWS:
-                return True
-        case "slice" if _is_uneven(spec.operands, dim, size):
+        case "concatenate" if spec.attributes["dimension"] == dim:
+            return _is_uneven(at, operands, dim, size)
+        case "pad" if spec.attributes["edge_padding_low"][dim] or spec.attributes["edge_padding_high"][dim]:
+            return _is_uneven(at, operands[:1], dim, size) or min(size, spec.operands[0].shape[dim]) <= MOST_ROWS
+        case "slice" if _is_uneven(at, operands, dim, size):
             return True
         case "dynamic_update_slice" | "scatter":
             window = window_of(spec)
@@ -287,9 +289,15 @@ def _joins(at: PatternRewriter, value: int, dim: int, depth: int) -> bool:
     return any(_is_border(at, v, dim, depth) for v in operands if len(at.type_of(v).shape) == rank)
 
 
-def _is_uneven(parts: Sequence[TensorType], dim: int, size: int) -> bool:
-    """Axes divide a part far better than all of it."""
-    return max(ways(part.shape[dim]) for part in parts) >= EVENER * ways(size)
+def _is_uneven(at: PatternRewriter, parts: Sequence[int], dim: int, size: int) -> bool:
+    """Axes divide a part, or what it is a slice of, far better than all of it."""
+    sources, most = list(parts), 1
+    while sources:
+        value = sources.pop()
+        most = max(most, ways(at.type_of(value).shape[dim]))
+        if at.made_by(value, "slice"):
+            sources += at.operands(at.maker(value))
+    return most >= EVENER * ways(size)
 
 
 # ---- borders
@@ -303,7 +311,7 @@ def _reverse(at: PatternRewriter, op: int) -> int | None:
     if not dims:
         return value
     [dim, *others] = dims
-    if others or shape[dim] > MOST_ROWS or not at.made_by(value, "slice"):
+    if others or shape[dim] > MOST_ROWS or not at.made_by(value, *_BORDERS):
         return None
     rows = [row(at, value, dim, place) for place in reversed(range(shape[dim]))]
     return at.concatenate(rows, dim)
@@ -335,25 +343,26 @@ def _repeated(at: PatternRewriter, op: int) -> int | None:
 
 
 def _pad(at: PatternRewriter, op: int) -> int | None:
-    """A border between zeros, of a sum: the sum of its parts between zeros. Of a border joined of places: of these."""
+    """What a pad cuts off is cut off before. A border between zeros is a sum: of the terms of which it is one, or of
+    the places that are joined to it."""
     spec, (value, fill) = at.spec(op), at.operands(op)
+    low, high, between = sides_of(spec)
+    cut = [d for d, ends in enumerate(zip(low, high, strict=True)) if min(ends) < 0 and _is_border(at, value, d)]
+    if any(between) or (cut and max(*low, *high) <= 0):
+        return None if any(between) else _cut(at, op, _cut_off(spec.operands[0].shape, low, high, cut))
+    if cut:
+        part = _taken(at, value, _cut_off(spec.operands[0].shape, low, high, cut))
+        ends = [[max(n, 0) if d in cut else n for d, n in enumerate(side)] for side in (low, high)]
+        return at.pad(part, fill, *ends)
     known, made = at.splat(fill), at.made_by(value, "add", "concatenate")
-    shape, low, high = (
-        spec.operands[0].shape,
-        *(list(spec.attributes[f"edge_padding_{end}"]) for end in ("low", "high")),
-    )
-    if any(spec.attributes["interior_padding"]):
-        return None
-    if max(*low, *high, 0) == 0:
-        limits = tuple(map(operator.add, shape, high))
-        return _cut(at, op, _Cut(tuple(-n for n in low), limits, (1,) * len(low)))
+    if known is not None and at.splat(value) == known:
+        return at.broadcast(fill, spec.results[0].shape)
     grown = [d for d, (a, b) in enumerate(zip(low, high, strict=True)) if a or b]
-    if made is None or len(grown) != 1 or known is None or known != 0:
+    if made is None or len(grown) != 1 or known is None or known != 0 or min(*low, *high) < 0:
         return None
-    [dim] = grown
-    if spec.operands[0].shape[dim] > MOST_ROWS or min(*low, *high) < 0:
+    [dim], parts = grown, at.operands(at.maker(value))
+    if spec.operands[0].shape[dim] > MOST_ROWS:
         return None
-    parts = at.operands(at.maker(value))
     if made.kind == "add":
         return at.total([at.pad(part, fill, low, high) for part in parts])
     if made.attributes["dimension"] != dim:
@@ -365,6 +374,13 @@ def _pad(at: PatternRewriter, op: int) -> int | None:
         padded.append(at.pad(part, fill, low, high))
         place += size
     return at.total(padded)
+
+
+def _cut_off(shape: Sequence[int], low: Sequence[int], high: Sequence[int], dims: Sequence[int]) -> _Cut:
+    """What negative padding of some dims leaves of an array."""
+    sides = zip(shape, low, high, strict=True)
+    ends = [(max(-a, 0), n + min(b, 0)) if d in dims else (0, n) for d, (n, a, b) in enumerate(sides)]
+    return _Cut(tuple(a for a, _ in ends), tuple(b for _, b in ends), (1,) * len(ends))
 
 
 def _joined(at: PatternRewriter, op: int) -> int | None:
@@ -394,7 +410,35 @@ def _reduced(at: PatternRewriter, op: int) -> int | None:
     return at.concatenate(parts, dim - sum(d < dim for d in dims))
 
 
+def _summed(at: PatternRewriter, op: int) -> int | None:
+    """The gradient of a place that was repeated: the sum of the places of a border, as a sum of slices."""
+    spec, [value] = at.spec(op), at.operands(op)
+    total = at.made_by(value, "reduce")
+    inner = None if total is None else at.made_by(at.operands(at.maker(value))[0], "reshape")
+    if total is None or inner is None or total.region != "add" or len(total.results) != 1:
+        return None
+    (turned, start), shape, made = at.operands(at.maker(value)), inner.operands[0].shape, spec.results[0].shape
+    [border] = at.operands(at.maker(turned))
+    dims = [d for d, (n, m) in enumerate(zip(shape, made, strict=False)) if n != m]
+    if len(made) != len(shape) or len(dims) > 1 or at.splat(start) != 0 or not at.made_by(border, *_BORDERS):
+        return None
+    longer = [d for d, n in enumerate(inner.results[0].shape) if n > 1]
+    kept = [d for d in longer if d not in total.attributes["dimensions"]]
+    of = [d for d, n in enumerate(shape) if n > 1]
+    if len(of) != len(longer) or [of[longer.index(d)] for d in kept] != [d for d in of if d not in dims]:
+        return None
+    if not dims:
+        return border
+    [dim] = dims
+    if made[dim] != 1 or shape[dim] > MOST_ROWS:
+        return None
+    return at.total([row(at, border, dim, k) for k in range(shape[dim])])
+
+
+_BORDERS = ("slice", "add", "pad", "concatenate")
+
 _BY_KIND = {
+    "broadcast_in_dim": _summed,
     "concatenate": _joined,
     "reduce": _reduced,
     "slice": _slice,

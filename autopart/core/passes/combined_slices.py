@@ -100,7 +100,7 @@ def _pad(program: Program, op: int, spec: OpSpec) -> _Sink | None:
     if ways(size) < wanted or size == length:
         return None
     cone = cone_of(program, value, dim, wanted)
-    if cone is None or not (cone.inner or step > 1 or length == 1):
+    if cone is None or not (cone.inner or step > 1):
         return None
     return _checked(_Sink(op, dim, size, (_Part(value, cone, begin, begin + length),)))
 

@@ -42,7 +42,7 @@ from autopart.core.splats import spreads
 COMBINED = {"add": (SUM, "add"), "mul": (MUL, "multiply"), "max": (MAX, "maximum"), "min": (MIN, "minimum")}
 """What regions that combine two elements do: the reduction, and its op."""
 
-MOST_TURNS = 64
+MOST_TURNS = 512
 """So often an op that was put in for another is replaced in its turn, at most."""
 
 

@@ -9,6 +9,7 @@ In between are 2047 places, or one, which no axis divides; what is left has tile
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -16,6 +17,7 @@ from typing import NamedTuple
 from autopart.core.op import OpSpec
 from autopart.core.passes.borders import MOST_ROWS, row
 from autopart.core.passes.even_slices import EVENER, ways
+from autopart.core.passes.pads import sides_of
 from autopart.core.passes.pattern_rewriter import PatternPass, PatternRewriter
 from autopart.core.passes.program_pass import register_pass
 
@@ -39,39 +41,36 @@ class RefilledSlices(PatternPass):
 
     def rewrite(self, at: PatternRewriter, op: int) -> int | None:
         """See `PatternPass.rewrite`."""
-        if not any(at.made_by(value, "slice") for value in at.operands(op)):
-            return None
-        return _pad(at, op) if at.spec(op).kind == "pad" else _concatenate(at, op)
+        if at.spec(op).kind == "pad":
+            return _pad(at, op)
+        return _concatenate(at, op) if any(at.made_by(value, "slice") for value in at.operands(op)) else None
 
 
 def _pad(at: PatternRewriter, op: int) -> int | None:
-    """A pad that fills dims of a slice up to where the slice was cut off."""
-    spec, (value, fill) = at.spec(op), at.operands(op)
-    sliced = _source(at, value)
-    if sliced is None or any(spec.attributes["interior_padding"]):
+    """A pad that fills dims up to where slices, or other pads by the same, have cut them off."""
+    spec, (_, fill), [made] = at.spec(op), at.operands(op), at.rewriting.results(op)
+    readers, known = at.only_readers(made, "pad"), at.splat(fill)
+    if min(*(n for side in sides_of(spec)[:2] for n in side), 0) < 0 or readers:
         return None
-    low, high = spec.attributes["edge_padding_low"], spec.attributes["edge_padding_high"]
-    starts, whole = at.spec(sliced).attributes["start_indices"], at.spec(sliced).operands[0]
-    changed = [
-        d for d in range(len(low)) if low[d] or high[d] or starts[d] or whole.shape[d] != spec.results[0].shape[d]
-    ]
-    if whole != spec.results[0] or not changed or min(*low, *high) < 0:
+    shape, value, inner = spec.results[0].shape, made, None if any(sides_of(spec)[2]) else spec
+    at_place, begin, end, least = [0] * len(shape), [0] * len(shape), [*shape], [ways(n) for n in shape]
+    while inner is not None and not any(sides_of(inner)[2]):
+        value, *filled = at.operands(at.maker(value))
+        if filled and inner is not spec and (known is None or at.splat(filled[0]) != known):
+            return None
+        at_place = [*map(operator.add, at_place, sides_of(inner)[0])]
+        sizes = at.type_of(value).shape
+        begin, end = [*map(max, begin, at_place)], [*map(min, end, map(operator.add, at_place, sizes))]
+        least = [min(most, ways(n)) for most, n in zip(least, sizes, strict=True)]
+        inner = at.made_by(value, "slice", "pad")
+    sizes = at.type_of(value).shape
+    natural = [(max(a, 0), min(a + n, m)) for a, n, m in zip(at_place, sizes, shape, strict=True)]
+    masked = [(d, begin[d], end[d]) for d, ends in enumerate(natural) if ends != (begin[d], end[d])]
+    even = [min(ways(n), ways(m)) >= EVENER * most for n, m, most in zip(sizes, shape, least, strict=True)]
+    if not any(even):
         return None
-    cut = [n - start - size for n, start, size in zip(whole.shape, starts, spec.operands[0].shape, strict=True)]
-    if not any((starts[d] and low[d]) or (cut[d] and high[d]) for d in changed):
-        return None
-    if all(ways(whole.shape[d]) < EVENER * ways(spec.operands[0].shape[d]) for d in changed):
-        return None
-    [source] = at.operands(sliced)
-    if len(changed) > 1:
-        moves = [b - s for b, s in zip(low, starts, strict=True)]
-        moved = at.pad(source, at.constant(0, whole.dtype), moves, [-n for n in moves])
-        mask = at.box(whole.shape, [(d, low[d], whole.shape[d] - high[d]) for d in changed])
-        return at.select(mask, moved, at.broadcast(fill, whole.shape))
-    [dim] = changed
-    begin, end, size = low[dim], whole.shape[dim] - high[dim], whole.shape[dim]
-    pieces = _Piece(fill, 0, 0, begin), _Piece(source, starts[dim], begin, end), _Piece(fill, 0, end, size)
-    return _chosen(at, op, dim, [p for p in pieces if p.begin < p.end])
+    moved = at.pad(value, fill, at_place, [m - a - n for a, n, m in zip(at_place, sizes, shape, strict=True)])
+    return at.select(at.box(shape, masked), moved, at.broadcast(fill, shape)) if masked else moved
 
 
 def _concatenate(at: PatternRewriter, op: int) -> int | None:
