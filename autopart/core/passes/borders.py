@@ -65,7 +65,7 @@ class _Cut(NamedTuple):
 class Borders(PatternPass):
     """Slices of concatenations, pads, and what is computed of these become slices of their parts."""
 
-    roots = ("slice", "reverse", "reshape", "pad", "concatenate", "reduce", "broadcast_in_dim")
+    roots = ("slice", "reverse", "reshape", "pad", "concatenate", "reduce", "broadcast_in_dim", "gather")
 
     def rewrite(self, at: PatternRewriter, op: int) -> int | None:
         """See `PatternPass.rewrite`."""
@@ -253,51 +253,45 @@ _THROUGH = {
 }
 
 
-def _is_border(at: PatternRewriter, value: int, dim: int, depth: int = 0) -> bool:
-    """True if something was joined to a dim of a value, so that axes divide it less than a part; found out once."""
+def _is_border(at: PatternRewriter, value: int, dim: int) -> bool:
+    """True if something was joined to a dim, or cut off, so that axes divide what the value is made of far better."""
+    return _best(at, value, dim) >= EVENER * ways(at.type_of(value).shape[dim])
+
+
+def _best(at: PatternRewriter, value: int, dim: int, depth: int = 0) -> int:
+    """In how many ways the longest parts that a dim of a value is made of can be shared; found out once."""
     key = value, dim
     if key not in at.known:
-        at.known[key] = False
-        at.known[key] = depth < MOST_DEPTH and _joins(at, value, dim, depth + 1)
+        parts = _parts(at, value, dim) if depth < MOST_DEPTH else ()
+        own = ways(at.type_of(value).shape[dim])
+        at.known[key] = max(own, *(_best(at, part, of, depth + 1) for part, of in parts), 1)
     return at.known[key]
 
 
-def _joins(at: PatternRewriter, value: int, dim: int, depth: int) -> bool:
+def _parts(at: PatternRewriter, value: int, dim: int) -> Sequence[tuple[int, int]]:
+    """What a slice of a value would be made of slices of, and along which dims."""
     op = at.maker(value)
-    spec, operands, size = at.spec(op), at.operands(op), at.type_of(value).shape[dim]
+    spec, operands = at.spec(op), at.operands(op)
     if at.scope(op) != at.place.scope:
-        return False
+        return ()
     match spec.kind:
-        case "concatenate" if spec.attributes["dimension"] == dim:
-            return _is_uneven(at, operands, dim, size)
-        case "pad" if spec.attributes["edge_padding_low"][dim] or spec.attributes["edge_padding_high"][dim]:
-            return _is_uneven(at, operands[:1], dim, size) or min(size, spec.operands[0].shape[dim]) <= MOST_ROWS
-        case "slice" if _is_uneven(at, operands, dim, size):
-            return True
         case "dynamic_update_slice" | "scatter":
             window = window_of(spec)
-            if window is not None and window[dim] != size and starts_of(at, op, window) is not None:
-                return ways(window[dim]) >= EVENER * ways(size) or _is_border(at, operands[0], dim, depth)
-            return False
+            if window is None or spec.region not in ("", "overwrite") or starts_of(at, op, window) is None:
+                return ()
+            update = operands[2 if spec.kind == "scatter" else 1]
+            same = len(at.type_of(update).shape) == len(window)
+            return [(operands[0], dim), *([(update, dim)] if same else [])]
         case "transpose":
-            return _is_border(at, operands[0], spec.attributes["permutation"][dim], depth)
-        case "concatenate" | "pad" | "reverse" | "slice":
+            return [(operands[0], spec.attributes["permutation"][dim])]
+        case "concatenate" | "reverse" | "slice":
             pass
+        case "pad" if any(spec.attributes["interior_padding"]):
+            return ()
         case _ if not isinstance(traits_of(spec), Elementwise):
-            return False
+            return ()
     rank = len(spec.results[0].shape)
-    return any(_is_border(at, v, dim, depth) for v in operands if len(at.type_of(v).shape) == rank)
-
-
-def _is_uneven(at: PatternRewriter, parts: Sequence[int], dim: int, size: int) -> bool:
-    """Axes divide a part, or what it is a slice of, far better than all of it."""
-    sources, most = list(parts), 1
-    while sources:
-        value = sources.pop()
-        most = max(most, ways(at.type_of(value).shape[dim]))
-        if at.made_by(value, "slice"):
-            sources += at.operands(at.maker(value))
-    return most >= EVENER * ways(size)
+    return [(v, dim) for v in operands if len(at.type_of(v).shape) == rank]
 
 
 # ---- borders
@@ -435,9 +429,22 @@ def _summed(at: PatternRewriter, op: int) -> int | None:
     return at.total([row(at, border, dim, k) for k in range(shape[dim])])
 
 
+def _gathered(at: PatternRewriter, op: int) -> int | None:
+    """A window at a known place: a slice."""
+    spec, value, window = at.spec(op), at.operands(op)[0], window_of(at.spec(op))
+    starts = None if window is None else starts_of(at, op, window)
+    if window is None or starts is None:
+        return None
+    cuts = [d for d, (n, m) in enumerate(zip(window, spec.operands[0].shape, strict=True)) if n != m]
+    if not any(_is_border(at, value, d) for d in cuts):
+        return None
+    return at.reshape(at.slice(value, starts, [*map(operator.add, starts, window)]), spec.results[0].shape)
+
+
 _BORDERS = ("slice", "add", "pad", "concatenate")
 
 _BY_KIND = {
+    "gather": _gathered,
     "broadcast_in_dim": _summed,
     "concatenate": _joined,
     "reduce": _reduced,

@@ -118,7 +118,7 @@ class PatternRewriter(MlirValues):
         self._made: dict[tuple[object, ...], int] = {}
         self._once: dict[tuple[object, ...], int] = {}
         self._shared: dict[tuple[int, ...], list[int]] = {}
-        self.known: dict[tuple[int, int], bool] = {}
+        self.known: dict[tuple[int, int], int] = {}
         self.shares = False
 
     @contextmanager
