@@ -12,6 +12,7 @@ from autopart.core.passes.folded_padding import FoldedPadding
 from autopart.core.passes.index_positions import IndexPositions
 from autopart.core.passes.joined_pads import JoinedPads
 from autopart.core.passes.joined_reductions import JoinedReductions
+from autopart.core.passes.known_indices import KnownIndices
 from autopart.core.passes.known_windows import KnownWindows
 from autopart.core.passes.layer_order import LayerOrder
 from autopart.core.passes.own_outputs import OwnOutputs
@@ -33,6 +34,7 @@ IMPORT_PASSES: tuple[Pass, ...] = (
     SplitTopK(),
     SplitCumulative(),
     EmptyArrays(),
+    KnownIndices(),
     KnownWindows(),
     EqualProducts(),
     JoinedPads(),
@@ -72,6 +74,7 @@ __all__ = [
     "InvalidProgramError",
     "JoinedPads",
     "JoinedReductions",
+    "KnownIndices",
     "KnownWindows",
     "LayerOrder",
     "OwnOutputs",

@@ -305,7 +305,7 @@ def _reverse(at: PatternRewriter, op: int) -> int | None:
     if not dims:
         return value
     [dim, *others] = dims
-    if others or shape[dim] > MOST_ROWS or not at.made_by(value, *_BORDERS):
+    if others or shape[dim] > MOST_ROWS or not _is_border(at, value, dim):
         return None
     rows = [row(at, value, dim, place) for place in reversed(range(shape[dim]))]
     return at.concatenate(rows, dim)

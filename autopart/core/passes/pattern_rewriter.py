@@ -109,6 +109,7 @@ class PatternRewriter(MlirValues):
     """What patterns look at and put in, at `place`: values are numbers of `rewriting`.
 
     known   what a pattern found out about dims of values, (value, dim)
+    numbers what `known_numbers` found out about values
     shares  an op that was put in before, and stands before `place`, is not put in again
     """
 
@@ -119,6 +120,7 @@ class PatternRewriter(MlirValues):
         self._once: dict[tuple[object, ...], int] = {}
         self._shared: dict[tuple[int, ...], list[int]] = {}
         self.known: dict[tuple[int, int], int] = {}
+        self.numbers: dict[int, np.ndarray | None] = {}
         self.shares = False
 
     @contextmanager
@@ -222,6 +224,10 @@ class PatternRewriter(MlirValues):
     def same(self, a: int) -> int:
         """A value again, as one of its own: a reshape to its own shape."""
         return self._create("reshape", [a], self.type_of(a))
+
+    def reverse(self, a: int, dims: Sequence[int]) -> int:
+        """A value with some dims backwards."""
+        return self._create("reverse", [a], self.type_of(a), dimensions=i64s(dims))
 
     def total(self, values: Sequence[int]) -> int:
         """The sum of some values, from the first on."""
