@@ -90,7 +90,8 @@ def _cut(at: PatternRewriter, op: int, cut: _Cut) -> int | None:
         return value
     if made.kind == "broadcast_in_dim" and at.splat(value) is not None:
         return _through_broadcast(at, at.maker(value), made, cut, cuts)
-    if at.scope(at.maker(value)) != at.place.scope or not any(_is_border(at, value, d) for d in cuts):
+    strided = set(cut.strides) != {1}
+    if strided or at.scope(at.maker(value)) != at.place.scope or not any(_is_border(at, value, d) for d in cuts):
         return None
     through = _THROUGH.get(made.kind, _through_elementwise if isinstance(traits_of(made), Elementwise) else None)
     return None if through is None else through(at, at.maker(value), made, cut, cuts)
@@ -284,10 +285,12 @@ def _parts(at: PatternRewriter, value: int, dim: int) -> Sequence[tuple[int, int
             return [(operands[0], dim), *([(update, dim)] if same else [])]
         case "transpose":
             return [(operands[0], spec.attributes["permutation"][dim])]
-        case "concatenate" | "reverse" | "slice":
-            pass
         case "pad" if any(spec.attributes["interior_padding"]):
             return ()
+        case "slice" if set(spec.attributes["strides"]) != {1}:
+            return ()
+        case "concatenate" | "reverse" | "slice":
+            pass
         case _ if not isinstance(traits_of(spec), Elementwise):
             return ()
     rank = len(spec.results[0].shape)

@@ -1,4 +1,5 @@
 """What values hold, where that is known before the program runs: constants, iotas and what is computed of these.
+Arrays that a function closes over are constants too.
 
 %i = floor((iota + 0.5) * 16 / 32)      ->      numbers(at, %i) == [0 0 1 1 2 2 ...]
 """
@@ -63,6 +64,9 @@ def _computed(at: PatternRewriter, value: int) -> np.ndarray | None:
         return None
     if spec.kind == "constant":
         return _constant(at, op, spec)
+    if spec.kind == "argument":
+        held, place = at.rewriting.before.source.closed_over, at.rewriting.before.argument_place[value]
+        return np.asarray(held[place]) if place < len(held) else None
     if spec.kind not in _BY_ELEMENT and spec.kind not in _OTHERS:
         return None
     read = [numbers(at, operand) for operand in operands]
