@@ -30,6 +30,9 @@ from autopart.core.passes.program_pass import register_pass
 MOST_PARTS = 8
 """Progressions that are interleaved or joined."""
 
+FEW = 3
+"""So many are joined however short they are, and rather than as copies or blocks."""
+
 
 @register_pass("known_indices")
 @dataclass(frozen=True)
@@ -122,6 +125,9 @@ class _Rows:
         if (times := _repeats(rows)) > 1:
             inner = self.read(value, rows[::times])
             return None if inner is None else self._spread(inner, times, 1)
+        ends = _runs(rows)
+        if 0 < len(ends) <= FEW + 1:
+            return self._joined(value, rows, ends)
         if (times := _copies(rows)) > 1:
             inner = self.read(value, rows[: count // times])
             return None if inner is None else self._spread(inner, times, 0)
@@ -132,9 +138,11 @@ class _Rows:
             parts = [self.read(value, rows[k::apart]) for k in range(apart)]
             columns = [self._split(part, 1) for part in parts if part is not None]
             return self._merged(at.concatenate(columns, self.dim + 1))
-        ends = _runs(rows)
-        parts = [self.read(value, rows[a:b]) for a, b in pairwise(ends)]
-        return at.concatenate([part for part in parts if part is not None], self.dim) if parts else None
+        return self._joined(value, rows, ends) if ends else None
+
+    def _joined(self, value: int, rows: np.ndarray, ends: list[int]) -> int:
+        parts = (self.read(value, rows[a:b]) for a, b in pairwise(ends))
+        return self.at.concatenate([part for part in parts if part is not None], self.dim)
 
     def added(self, value: int, rows: np.ndarray, size: int) -> int | None:
         """Zeros of `size` rows to which the rows of a value are added at places."""
@@ -143,20 +151,21 @@ class _Rows:
             return self._put(value, int(rows[0]), step, size)
         if (times := _repeats(rows)) > 1:
             return self.added(self._summed(self._split(value, times), self.dim + 1), rows[::times], size)
-        if (times := _copies(rows)) > 1:
+        ends = _runs(rows)
+        few = 0 < len(ends) <= FEW + 1
+        if not few and (times := _copies(rows)) > 1:
             each = count // times
             return self.added(self._summed(self._split(value, each), self.dim), rows[:each], size)
-        if (length := _blocks(rows, size)) > 1:
+        if not few and (length := _blocks(rows, size)) > 1:
             made = self.added(self._split(value, length), rows[::length] // length, size // length)
             return None if made is None else self._merged(made)
-        if (apart := _interleaved(rows)) > 1:
+        if not few and (apart := _interleaved(rows)) > 1:
             split = self._split(value, apart)
             parts = [self._merged(self._cut(split, self.dim + 1, k, k + 1)) for k in range(apart)]
             made = [self.added(part, rows[k::apart], size) for k, part in enumerate(parts)]
         else:
-            ends = _runs(rows)
-            ranges = list(pairwise(ends))
-            made = [self.added(self._cut(value, self.dim, a, b), rows[a:b], size) for a, b in ranges]
+            cuts = pairwise(ends)
+            made = [self.added(self._cut(value, self.dim, a, b), rows[a:b], size) for a, b in cuts]
         return at.total([part for part in made if part is not None]) if made else None
 
     def _progression(self, value: int, first: int, step: int, count: int) -> int:
@@ -254,12 +263,13 @@ def _interleaved(rows: np.ndarray) -> int:
 
 
 def _runs(rows: np.ndarray) -> list[int]:
-    """Where progressions end that follow one another, from 0 on; [] for more than a few."""
+    """Where progressions end that follow one another, from 0 on; [] for more than a few, or short ones."""
     ends, steps = [0], np.diff(rows)
     while ends[-1] < len(rows):
         begin = ends[-1]
         others = np.flatnonzero(steps[begin:] != steps[begin]) if begin < len(steps) else np.zeros(0, np.int64)
-        ends.append(begin + int(others[0]) + 1 if others.size else len(rows))
+        length = int(others[0]) + 1 if others.size else len(rows) - begin
+        ends.append(begin + (1 if length == 2 else length))
         if len(ends) > MOST_PARTS + 1:
             return []
-    return ends
+    return ends if len(ends) <= FEW + 1 or len(rows) >= FEW * len(ends) else []
