@@ -50,6 +50,8 @@ class PatternPass(Pass):
     """A pass that is a pattern; see the module."""
 
     roots: ClassVar[tuple[str, ...]] = ()
+    again: ClassVar[bool] = True
+    """Whether what was put in is looked at in its turn."""
 
     def wanted(self, spec: OpSpec) -> bool:
         """Whether an op of this spec can be the root; its kind is one of `roots`."""
@@ -87,7 +89,7 @@ class PatternPass(Pass):
                 if old != new:
                     rewriting.replace(old, new)
             known += [self._may_be(rewriting.spec_of(n)) for n in range(len(known), rewriting.spec_count)]
-            if turn < MOST_TURNS:
+            if self.again and turn < MOST_TURNS:
                 left.extend((o, turn + 1) for o in sorted(_beside(rewriting, range(first, rewriting.op_count), values)))
 
 

@@ -6,7 +6,7 @@
 
 No collective combines pairs, so a tile of the reduced dim would be gathered: the logits of a vocabulary, for each token
 that is decoded. Of the two reductions each has a collective, of a number per row. On one device they read the array
-twice, which beside the matmul that makes logits is nothing; dims shorter than `LEAST` stay as they are.
+twice, which beside the matmul that makes logits is nothing; short dims of small arrays stay as they are.
 
 The numbers are the same to the bit: the first of equal extremes, the first that is no number before all others.
 """
@@ -20,7 +20,7 @@ import numpy as np
 from autopart.core.jax_internals import numpy_dtype
 from autopart.core.op import MAX, MIN, OpSpec
 from autopart.core.ops.rules.reduce import identity
-from autopart.core.passes.groups import LEAST
+from autopart.core.passes.groups import is_long
 from autopart.core.passes.pattern_rewriter import PatternPass, PatternRewriter
 from autopart.core.passes.program_pass import register_pass
 
@@ -32,12 +32,13 @@ _EXTREMES = {"argmax": (MAX, "maximum"), "argmin": (MIN, "minimum")}
 class SplitArgmax(PatternPass):
     """Argmax and argmin along long dims become two reductions."""
 
+    again = False
     roots = ("reduce",)
 
     def wanted(self, spec: OpSpec) -> bool:
         """See `PatternPass.wanted`."""
         dims, array = spec.attributes["dimensions"], spec.operands[0]
-        return spec.region in _EXTREMES and len(dims) == 1 and array.shape[dims[0]] >= LEAST and array.dtype != "i1"
+        return spec.region in _EXTREMES and len(dims) == 1 and is_long(array, dims[0]) and array.dtype != "i1"
 
     def rewrite(self, at: PatternRewriter, op: int) -> tuple[int, int] | None:
         """See `PatternPass.rewrite`."""

@@ -13,13 +13,14 @@ Sums of floats are added in another order, and so are rounded otherwise; integer
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from autopart.core.mlir_values import i64s
 from autopart.core.op import OpSpec
 from autopart.core.ops.rules.reduce import identity
-from autopart.core.passes.groups import groups_of
+from autopart.core.passes.groups import LEAST, MOST, groups_of, is_long
 from autopart.core.passes.pattern_rewriter import COMBINED, PatternPass, PatternRewriter, dense
 from autopart.core.passes.program_pass import register_pass
 
@@ -29,6 +30,7 @@ from autopart.core.passes.program_pass import register_pass
 class SplitCumulative(PatternPass):
     """Cumulative sums, products, maxima and minima of long dims run group by group."""
 
+    again = False
     roots = ("reduce_window", "chlo.scan")
 
     def wanted(self, spec: OpSpec) -> bool:
@@ -44,7 +46,7 @@ class SplitCumulative(PatternPass):
         (dim, up), shape = running, spec.operands[0].shape
         if ones := spec.operands[1].shape:
             start = at.reshape(at.slice(start, [0] * len(ones), [1] * len(ones)), ())
-        groups = groups_of(shape[dim])
+        groups = _groups(shape[dim])
         size = shape[dim] // groups
         of = (*shape[:dim], groups, size, *shape[dim + 1 :])
         inside = _running(at, at.reshape(array, of), start, kind, dim + 1, (size - 1, 0) if up else (0, size - 1))
@@ -67,8 +69,13 @@ class _Running(NamedTuple):
 def _running_of(spec: OpSpec) -> _Running | None:
     """How an op runs along a dim that is worth splitting; None where there is none."""
     found = {"reduce_window": _of_window, "chlo.scan": _of_scan}.get(spec.kind, lambda spec: None)(spec)
-    long = found is not None and spec.region in COMBINED and groups_of(spec.operands[0].shape[found.dim]) > 1
-    return found if long else None
+    long = found is not None and spec.region in COMBINED and is_long(spec.operands[0], found.dim)
+    return found if long and found is not None and _groups(spec.operands[0].shape[found.dim]) > 1 else None
+
+
+def _groups(size: int) -> int:
+    """How many groups a dim has; of a short one about as many as there are places in each."""
+    return groups_of(size, MOST if size >= LEAST else math.isqrt(size))
 
 
 def _of_window(spec: OpSpec) -> _Running | None:

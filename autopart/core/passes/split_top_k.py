@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from autopart.core.jax_internals import ir, stablehlo
 from autopart.core.mlir_values import i64, i64s
 from autopart.core.op import OpSpec, TensorType
-from autopart.core.passes.groups import MOST, groups_of
+from autopart.core.passes.groups import MOST, groups_of, is_long
 from autopart.core.passes.pattern_rewriter import PatternPass, PatternRewriter
 from autopart.core.passes.program_pass import register_pass
 
@@ -34,17 +34,18 @@ _SHORTEST = 4096
 class SplitTopK(PatternPass):
     """Chooses the largest of long rows in two rounds."""
 
+    again = False
     roots = ("chlo.top_k",)
 
     def wanted(self, spec: OpSpec) -> bool:
         """See `PatternPass.wanted`."""
-        return _groups(spec.operands[0].shape[-1], spec.results[0].shape[-1]) > 1
+        return _groups(spec.operands[0], spec.results[0].shape[-1]) > 1
 
     def rewrite(self, at: PatternRewriter, op: int) -> tuple[int, int]:
         """See `PatternPass.rewrite`."""
         (*batch, size), (value, position) = at.spec(op).operands[0].shape, at.spec(op).results
         k = value.shape[-1]
-        groups = _groups(size, k)
+        groups = _groups(at.spec(op).operands[0], k)
         values, places = _top_k(at, at.reshape(at.operands(op)[0], (*batch, groups, size // groups)), position.dtype, k)
         group = at.iota(at.type_of(places), len(batch))
         each = at.broadcast(at.constant(size // groups, position.dtype), at.type_of(places).shape)
@@ -54,11 +55,11 @@ class SplitTopK(PatternPass):
         return best, _looked_up(at, at.reshape(places, forward), at.reshape(chosen, (*batch, k, 1)), position)
 
 
-def _groups(size: int, k: int) -> int:
+def _groups(row: TensorType, k: int) -> int:
     """How many groups a row has that put `k` each forward."""
-    if size < _SHORTEST:
+    if not row.shape or not is_long(row, len(row.shape) - 1, _SHORTEST):
         return 1
-    return groups_of(size, min(MOST, size // (_SHARE * max(1, k))))
+    return groups_of(row.shape[-1], min(MOST, row.shape[-1] // (_SHARE * max(1, k))))
 
 
 def _top_k(at: PatternRewriter, row: int, counted: str, k: int) -> list[int]:

@@ -32,6 +32,9 @@ from autopart.core.ops.rules.stretches import stretched
 from autopart.core.ops.traits import View
 from autopart.core.stretch import Stretch
 
+MANY_STEPS = 8
+"""Steps that axes share first, as tiles of the batch: a multiple of so many. Their rows are exchanged behind that."""
+
 
 def groups(source: tuple[int, ...], target: tuple[int, ...]) -> Iterator[tuple[list[int], list[int]]]:
     """The finest split of both shapes into runs of dims with equal products, major first; dims of size 1 left out."""
@@ -112,12 +115,13 @@ def reshape(spec: OpSpec) -> Iterable[TileMapping]:
     if math.prod(source) == 0:
         return
     for ours, theirs in groups(source, target):
-        yield from _chain(source, target, ours, theirs)
-        drawn = tuple((0, d) for d in ours)
+        steps, drawn = spec.attributes.get("steps"), tuple((0, d) for d in ours)
+        if steps != theirs[0] or math.gcd(target[steps], MANY_STEPS) == MANY_STEPS:
+            yield from _chain(source, target, ours, theirs)
         if len(theirs) == 1 < len(ours):
             yield TileMapping((WHOLE,), (theirs[0],), target[theirs[0]], drawn_by=drawn[1:])
-        if spec.attributes.get("steps") == theirs[0]:
-            steps, rows = theirs[0], target[theirs[1]]
+        if steps == theirs[0]:
+            rows = target[theirs[1]]
             inner = source[ours[0]] // (target[steps] * rows)
             read = Stretch(rows, stride=inner, reach=inner, times=target[steps], apart=rows * inner)
             yield stretched(spec, {0: (ours[0], read)}, theirs[1])
