@@ -1,4 +1,4 @@
-"""Do stencils with borders of any kind, and their gradients, exchange rows of the border alone, and keep the numbers?"""
+"""Do stencils with borders of any kind, and their gradients, exchange borders alone, and keep the numbers?"""
 
 from __future__ import annotations
 
