@@ -1,8 +1,8 @@
 """Fits how each stage grows with the program, family by family: writes `results.json`.
 
-    python -m experiments.growth                              five sizes from 3,000 to 300,000 ops: hours of CPU
+    python -m experiments.growth                              five sizes from 3,000 to 300,000 ops: hours of CPU, kept by family
     python -m experiments.growth --sizes 1000 4000            smaller ones, printed and not kept
-    python -m experiments.growth --families branches scans
+    python -m experiments.growth --families branches scans    these families
 
 Each program has a process of its own (`stages.py`). An exponent is the slope of the least squares line through the
 logarithms of ops and CPU seconds; seconds below `LEAST_S` are left out, since they tell of the machine.
@@ -33,15 +33,21 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
     parser.add_argument("--families", nargs="+", choices=[*FAMILIES], default=[*FAMILIES])
     options = parser.parse_args()
-    rows = {name: [_measured(name, size) for size in options.sizes] for name in options.families}
-    exponents = {name: _exponents([row for row in found if "failed" not in row]) for name, found in rows.items()}
-    for name, found in exponents.items():
-        print(f"{name}: {[row.get('ops', row.get('failed')) for row in rows[name]]}")
-        for stage, exponent in found.items():
-            seconds = " ".join(f"{row['seconds'][stage]:8.2f}" for row in rows[name] if "failed" not in row)
-            print(f"  {stage:26} {seconds} s   n^{exponent:.2f}{'  above the bar' if exponent > BAR else ''}")
-    if tuple(options.sizes) == SIZES and len(options.families) == len(FAMILIES):
-        write(RESULTS, {"bar": BAR, "rows": rows, "exponents": exponents})
+    kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {"rows": {}, "exponents": {}}
+    for name in options.families:
+        rows = [_measured(name, size) for size in options.sizes]
+        exponents = _exponents([row for row in rows if "failed" not in row])
+        _print(name, rows, exponents)
+        if tuple(options.sizes) == SIZES:
+            kept = {"bar": BAR, "rows": {**kept["rows"], name: rows}, "exponents": {**kept["exponents"], name: exponents}}
+            write(RESULTS, kept)
+
+
+def _print(name: str, rows: Sequence[dict[str, Any]], exponents: dict[str, float]) -> None:
+    print(f"{name}: {[row.get('ops', row.get('failed')) for row in rows]}", flush=True)
+    for stage, exponent in exponents.items():
+        seconds = " ".join(f"{row['seconds'][stage]:8.2f}" for row in rows if "failed" not in row)
+        print(f"  {stage:26} {seconds} s   n^{exponent:.2f}{'  above the bar' if exponent > BAR else ''}", flush=True)
 
 
 def _measured(family: str, ops: int) -> dict[str, Any]:

@@ -87,7 +87,7 @@ class Drawn:
 
         framework = one(FRAMEWORKS)
         native = framework != "plain" and rng.random() < 0.5
-        names = NATIVE if native else tuple(BLOCKS)
+        names = NATIVE if native else sorted(BLOCKS)
         blocks = tuple(one(names) for _ in range(int(rng.choice([1, 1, 2, 2, 3]))))
         heads = int(one((1, 2, 4)))
         odd = rng.random() < 0.2
