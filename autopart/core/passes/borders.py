@@ -226,18 +226,18 @@ def _through_update(at: PatternRewriter, op: int, spec: OpSpec, cut: _Cut, cuts:
 def _written(at: PatternRewriter, old: int, update: int, starts: list[int], cut: _Cut, dims: list[int]) -> int:
     """A cut of an array after an update from `starts` on, which is shorter in `dims`."""
     if not dims:
-        inside = (tuple(n - start for n, start in zip(side, starts, strict=True)) for side in cut[:2])
-        return _taken(at, update, _Cut(*inside, cut.strides))
+        first, last = (tuple(map(operator.sub, side, starts)) for side in (cut.starts, cut.limits))
+        return _taken(at, update, _Cut(first, last, cut.strides))
     [dim, *others], parts = dims, list[int]()
-    first, last = cut.starts[dim], cut.limits[dim]
-    begin = min(max(starts[dim], first), last)
-    end = max(min(starts[dim] + at.type_of(update).shape[dim], last), begin)
-    if first < begin:
-        parts.append(_taken(at, old, cut.along(dim, first, begin)))
+    low, high = cut.starts[dim], cut.limits[dim]
+    begin = min(max(starts[dim], low), high)
+    end = max(min(starts[dim] + at.type_of(update).shape[dim], high), begin)
+    if low < begin:
+        parts.append(_taken(at, old, cut.along(dim, low, begin)))
     if begin < end:
         parts.append(_written(at, old, update, starts, cut.along(dim, begin, end), others))
-    if end < last:
-        parts.append(_taken(at, old, cut.along(dim, end, last)))
+    if end < high:
+        parts.append(_taken(at, old, cut.along(dim, end, high)))
     return at.concatenate(parts, dim)
 
 
@@ -291,8 +291,9 @@ def _parts(at: PatternRewriter, value: int, dim: int) -> Sequence[tuple[int, int
             return ()
         case "concatenate" | "reverse" | "slice":
             pass
-        case _ if not isinstance(traits_of(spec), Elementwise):
-            return ()
+        case _:
+            if not isinstance(traits_of(spec), Elementwise):
+                return ()
     rank = len(spec.results[0].shape)
     return [(v, dim) for v in operands if len(at.type_of(v).shape) == rank]
 

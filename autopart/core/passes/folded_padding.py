@@ -69,8 +69,8 @@ class FoldedPadding(PatternPass):
                 at.place = at.place_of(reader)
                 operands = [at.operands((op, reader)[which])[k] for which, k in how.operands]
                 if how.like is None:
-                    low, high = (how.attributes[side] for side in _SIDES)
-                    made = at.pad(*operands, low, high)
+                    array, fill = operands
+                    made = at.pad(array, fill, *(how.attributes[side] for side in _SIDES))
                 else:
                     results = at.spec(reader).results
                     [made] = at.again((op, reader)[how.like], operands, results, **how.attributes)

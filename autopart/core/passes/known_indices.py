@@ -246,7 +246,7 @@ def _copies(rows: np.ndarray) -> int:
 def _blocks(rows: np.ndarray, size: int) -> int:
     """How long the blocks are that rows come in, each whole and from its begin; 1 for none."""
     breaks = np.flatnonzero(np.diff(rows) != 1) + 1
-    length = math.gcd(len(rows), size, *breaks.tolist(), *np.unique(rows[[0, *breaks]]).tolist())
+    length = math.gcd(len(rows), size, *breaks.tolist(), *np.unique(rows[np.append(0, breaks)]).tolist())
     return length if length < len(rows) else 1
 
 

@@ -110,7 +110,8 @@ def _divide(spec: OpSpec, a: np.ndarray, b: np.ndarray) -> np.ndarray | None:
 
 
 def _reduced(spec: OpSpec, a: np.ndarray, start: np.ndarray) -> np.ndarray | None:
-    return a.all(spec.attributes["dimensions"]) if spec.region == "and" and start.all() and a.dtype == bool else None
+    plain = spec.region == "and" and bool(start.all()) and a.dtype == bool
+    return np.asarray(a.all(spec.attributes["dimensions"])) if plain else None
 
 
 def _sliced(spec: OpSpec, a: np.ndarray) -> np.ndarray:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple, cast
@@ -126,13 +126,13 @@ class PatternRewriter(MlirValues):
         self.shares = False
 
     @contextmanager
-    def begun(self) -> Iterator[PatternRewriter]:
+    def begun(self) -> Generator[PatternRewriter]:
         """For a pass to put ops in."""
         with self.rewriting.before.source.module.context, ir.Location.unknown():
             yield self
 
     @contextmanager
-    def at(self, place: Place) -> Iterator[None]:
+    def at(self, place: Place) -> Generator[None]:
         """Puts in at another place."""
         was, self.place = self.place, place
         yield
@@ -315,10 +315,12 @@ class PatternRewriter(MlirValues):
         for result, type_ in zip(op.results, results, strict=True):
             result.set_type(mlir_type(type_))
         for name, value in attributes.items():
-            plain = value if isinstance(value, ir.Attribute) else None
-            if plain is None and name in op.attributes:
-                plain = encode(value, op.attributes[name])
-            op.attributes[name] = (i64s(value) if np.ndim(value) == 1 else dense(value)) if plain is None else plain
+            if isinstance(value, ir.Attribute):
+                op.attributes[name] = value
+            elif name in op.attributes:
+                op.attributes[name] = encode(value, op.attributes[name])
+            else:
+                op.attributes[name] = i64s(value) if np.ndim(value) == 1 else dense(value)
         if "value" in op.attributes and not types:
             splat = ir.DenseElementsAttr(op.attributes["value"]).get_splat_value()
             op.attributes["value"] = ir.DenseElementsAttr.get_splat(op.results[0].type, splat)

@@ -13,6 +13,7 @@ The numbers are the same to the bit: of equal ones the first, since groups stand
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from autopart.core.jax_internals import ir, stablehlo
 from autopart.core.mlir_values import i64, i64s
@@ -73,5 +74,5 @@ def _looked_up(at: PatternRewriter, rows: int, places: int, made: TensorType) ->
     rank = len(made.shape) - 1
     batch = list(range(rank))
     numbers = stablehlo.GatherDimensionNumbers.get([], [rank], batch, batch, [rank], rank + 1)
-    sides = {"slice_sizes": i64s([1] * (rank + 1)), "indices_are_sorted": ir.BoolAttr.get(False)}
+    sides: dict[str, Any] = {"slice_sizes": i64s([1] * (rank + 1)), "indices_are_sorted": ir.BoolAttr.get(False)}
     return at.create("stablehlo.gather", [rows, places], [made], dimension_numbers=numbers, **sides)[0]

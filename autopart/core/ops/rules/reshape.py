@@ -115,7 +115,7 @@ def reshape(spec: OpSpec) -> Iterable[TileMapping]:
     if math.prod(source) == 0:
         return
     for ours, theirs in groups(source, target):
-        steps, drawn = spec.attributes.get("steps"), tuple((0, d) for d in ours)
+        steps, drawn = spec.attributes.get("steps", WHOLE), tuple((0, d) for d in ours)
         if steps != theirs[0] or math.gcd(target[steps], MANY_STEPS) == MANY_STEPS:
             yield from _chain(source, target, ours, theirs)
         if len(theirs) == 1 < len(ours):
