@@ -30,6 +30,9 @@ from autopart.core.passes.program_pass import register_pass
 MOST_PARTS = 8
 """Progressions that are interleaved or joined."""
 
+SMALL_PART = 8
+"""Fewer rows than one in so many are added in place: as a pad they would be as much as all rows."""
+
 FEW = 3
 """So many are joined however short they are, and rather than as copies or blocks."""
 
@@ -58,7 +61,7 @@ class KnownIndices(PatternPass):
         if spec.kind == "gather":
             made = _Rows(at, dim).read(operands[0], np.clip(rows, 0, size - 1))
             return None if made is None else _placed(at, made, dim, batch, spec.attributes["dimension_numbers"])
-        if rows.min() < 0 or rows.max() >= size:
+        if rows.min() < 0 or rows.max() >= size or SMALL_PART * len(rows) < size:
             return None
         update = _taken_back(at, operands[-1], dim, batch, spec.attributes["scatter_dimension_numbers"])
         made = _Rows(at, dim).added(update, rows, size)
