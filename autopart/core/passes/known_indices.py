@@ -30,7 +30,7 @@ from autopart.core.passes.program_pass import register_pass
 MOST_PARTS = 8
 """Progressions that are interleaved or joined."""
 
-SMALL_PART = 8
+SMALL_PART = 4
 """Fewer rows than one in so many are added in place: as a pad they would be as much as all rows."""
 
 FEW = 3
