@@ -38,25 +38,37 @@ def divide_tables(given: Given, share_within: int) -> None:
                 continue
             for i in range(graph.user_ptr[table], graph.user_ptr[table + 1]):
                 use = graph.user[i]
-                if _shares_a_gather(given, use, axis, share_within):
-                    continue
                 mapping = _over_rows(given, use, rows, axis)
-                if mapping >= 0 and _moves_less(given, use, axis):
+                if mapping < 0 or not _moves_less(given, use, axis):
+                    continue
+                if not _shares_a_gather(given, i, axis, share_within):
                     state.mapping[graph.use_op[use], axis] = mapping
 
 
 @kernel
-def _shares_a_gather(given: Given, use: int, axis: int, share_within: int) -> bool:
-    """True if another op reads all of the table, so near that one gather is for both."""
-    graph, mapping = given.nests.graph, given.nests.state.mapping
-    op, table = graph.use_op[use], graph.operands[use]
-    for i in range(graph.user_ptr[table], graph.user_ptr[table + 1]):
-        other = graph.use_op[graph.user[i]]
-        if 0 < abs(other - op) <= share_within:
-            now, operand = mapping[other, axis], graph.user[i] - graph.operand_ptr[other]
-            if now < 0 or operand_entry(given.nests, other, now, operand) == WHOLE:
+def _shares_a_gather(given: Given, place: int, axis: int, share_within: int) -> bool:
+    """True if another op reads all of the table, so near that one gather is for both; `place` of the use in `user`.
+
+    Users of a value stand in the order of their ops: the near ones are beside the use.
+    """
+    graph = given.nests.graph
+    table = graph.operands[graph.user[place]]
+    first, end, op = graph.user_ptr[table], graph.user_ptr[table + 1], graph.use_op[graph.user[place]]
+    for step in (-1, 1):
+        i = place + step
+        while first <= i < end and abs(graph.use_op[graph.user[i]] - op) <= share_within:
+            if graph.use_op[graph.user[i]] != op and _reads_whole(given, graph.user[i], axis):
                 return True
+            i += step
     return False
+
+
+@kernel
+def _reads_whole(given: Given, use: int, axis: int) -> bool:
+    """True if the loop of a use's op over an axis takes the operand whole."""
+    op = given.nests.graph.use_op[use]
+    now = given.nests.state.mapping[op, axis]
+    return now < 0 or operand_entry(given.nests, op, now, use - given.nests.graph.operand_ptr[op]) == WHOLE
 
 
 @kernel

@@ -1,11 +1,12 @@
 """Fits how each stage grows with the program, family by family: writes `results.json`.
 
-    python -m experiments.growth                              five sizes from 3,000 to 300,000 ops: hours of CPU, kept by family
+    python -m experiments.growth                              five sizes from 3,000 to 300,000 ops: hours of CPU
     python -m experiments.growth --sizes 1000 4000            smaller ones, printed and not kept
     python -m experiments.growth --families branches scans    these families
 
 Each program has a process of its own (`stages.py`). An exponent is the slope of the least squares line through the
-logarithms of ops and CPU seconds; seconds below `LEAST_S` are left out, since they tell of the machine.
+logarithms of ops and CPU seconds; seconds below `LEAST_S` are left out, since they tell of the machine. With the sizes
+that are not named, each family is kept as it ends.
 """
 
 from __future__ import annotations
@@ -39,7 +40,11 @@ def main() -> None:
         exponents = _exponents([row for row in rows if "failed" not in row])
         _print(name, rows, exponents)
         if tuple(options.sizes) == SIZES:
-            kept = {"bar": BAR, "rows": {**kept["rows"], name: rows}, "exponents": {**kept["exponents"], name: exponents}}
+            kept = {
+                "bar": BAR,
+                "rows": {**kept["rows"], name: rows},
+                "exponents": {**kept["exponents"], name: exponents},
+            }
             write(RESULTS, kept)
 
 

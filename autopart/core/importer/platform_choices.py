@@ -2,8 +2,11 @@
 
     jax.lax.platform_dependent(x, cpu=f, tpu=g, default=h)      branches (("cpu",), ("tpu",), None)
     jax.export.export(f, platforms=("cpu", "tpu")), called      branches (("cpu",), ("tpu",))
+    jax.random.normal(key)                                      branches (("cpu",), None)
 
-Lowering for one platform takes one branch, of which the StableHLO says nothing. So these are found in the jaxpr.
+jax lowers threefry's rounds as a loop for a CPU and one after the other elsewhere; those may keep XLA's CPU compiler busy
+for minutes where a few draws follow each other. Lowering for one platform takes one branch, of which the StableHLO says
+nothing. So these are found in the jaxpr.
 """
 
 from __future__ import annotations
@@ -52,5 +55,7 @@ def _choices(jaxpr: Any) -> Iterator[PlatformChoice]:
                 exported = equation.params["exported"]
                 branches = tuple((platform,) for platform in exported.platforms)
                 yield PlatformChoice(f"the exported function {exported.fun_name}", branches, source_line(equation))
+            case "random_bits" | "random_split" | "random_fold_in" | "threefry2x32":
+                yield PlatformChoice(f"jax's {equation.primitive.name}", (("cpu",), None), source_line(equation))
             case _:
                 pass

@@ -37,5 +37,7 @@ def swapped_work(spec: OpSpec) -> float:
     places = math.prod(lhs.shape[d] for d in numbers["input_spatial_dimensions"])
     left = math.prod(out.shape[d] for d in numbers["output_spatial_dimensions"])
     features = out.shape[numbers["output_feature_dimension"]] * rhs.shape[numbers["kernel_input_feature_dimension"]]
+    if not traits.flop(spec):  # nothing to convolve
+        return 1.0
     done = 2.0 * places * left * features * out.shape[numbers["output_batch_dimension"]]
     return done / traits.flop(spec)
