@@ -4,8 +4,8 @@
     jax.export.export(f, platforms=("cpu", "tpu")), called      branches (("cpu",), ("tpu",))
     jax.random.normal(key)                                      branches (("cpu",), None)
 
-jax lowers threefry's rounds as a loop for a CPU and one after the other elsewhere; those may keep XLA's CPU compiler busy
-for minutes where a few draws follow each other. Lowering for one platform takes one branch, of which the StableHLO says
+jax lowers threefry's rounds as a loop for a CPU and one after the other elsewhere; XLA's CPU compiler may take minutes
+for those where a few draws follow each other. Lowering for one platform takes one branch, of which the StableHLO says
 nothing. So these are found in the jaxpr.
 """
 
