@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from autopart.api.automatic import AutomaticPartition, SearchWarning
+from autopart.api.calibration import Calibration, calibrate
 from autopart.api.closures import ClosedOverWarning
 from autopart.api.compiled import Compiled
 from autopart.api.filter_jit import FilteredFunction, filter_jit
@@ -100,6 +101,7 @@ __all__ = [
     "Beam",
     "BlockedError",
     "Budget",
+    "Calibration",
     "CallError",
     "ClosedOverWarning",
     "Compiled",
@@ -156,6 +158,7 @@ __all__ = [
     "TileError",
     "TileMapping",
     "UnknownNameError",
+    "calibrate",
     "filter_jit",
     "jit",
     "kernel",

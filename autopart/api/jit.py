@@ -57,6 +57,7 @@ from autopart.core.mesh import Mesh
 from autopart.core.passes import PASSES_KIND, OwnOutputs, Pass, pass_of
 from autopart.costmodel.cost_models import COST_MODEL, cost_model_of
 from autopart.costmodel.estimate import CostModel
+from autopart.costmodel.hardware.devices import device
 from autopart.spmd.device_local import LoweringOptions
 
 _FUN = FUNCTION | instance("what ap.load returns", LoadedProgram)
@@ -372,6 +373,8 @@ def _type_of(x: Any) -> tuple[tuple[int, ...], Any, bool]:
 def platform_of(mesh: Mesh) -> str:
     """The platform a mesh's program is lowered for: its device's kind, else the default backend's."""
     kind = mesh.device or ""
+    if kind.endswith(".json"):
+        return {"xla_tpu": "tpu", "xla_gpu": "cuda"}.get(device(kind).compiler, "cpu")
     if kind.startswith("tpu"):
         return "tpu"
     if kind and not kind.startswith("cpu"):

@@ -20,6 +20,7 @@ import click
 
 from autopart.api.verification import on_the_host
 from autopart.cli.cache_command import cache
+from autopart.cli.calibrate_command import calibrate
 from autopart.cli.completion_command import completion
 from autopart.cli.devices_command import devices
 from autopart.cli.diff_command import diff
@@ -55,8 +56,8 @@ def autopart() -> None:
 
 
 for command in (
-    partition, search, sweep, estimate, explain, what_if, diff, report, reshard_plan, verify, devices, ops, cache,
-    warmup, completion, serve,
+    partition, search, sweep, estimate, explain, what_if, diff, report, reshard_plan, verify, devices, calibrate, ops,
+    cache, warmup, completion, serve,
 ):  # fmt: skip
     autopart.add_command(command)
 

@@ -25,8 +25,6 @@ from autopart.cli.command_options import (
     whether,
 )  # fmt: skip
 from autopart.cli.partition_command import described
-from autopart.costmodel.cost_models import CostModel
-from autopart.costmodel.xla_compile import XlaCompile
 from autopart.search.budget import Budget
 
 
@@ -49,7 +47,7 @@ from autopart.search.budget import Budget
 @click.option(
     "--referee",
     metavar="NAME",
-    help="What costs the finalists again: a cost model, or a TPU topology such as v5e:2x4, for which XLA compiles.",
+    help="What costs the finalists again: a cost model, or what XLA compiles for: h100, h100:1x4x8, or v5e:2x4.",
 )
 @click.option("--named", is_flag=True, help="Cost the named schedules, and search no further.")
 @click.option(
@@ -98,13 +96,9 @@ def search_of(
     limits = {"evaluations": budget} if budget is not None else {}
     return AutomaticPartition(
         axes.split(",") if axes else asked.mesh.axis_names, optimizer=optimizer, seed=seed, executor=executor,
-        budget=Budget(**limits, seconds=seconds), cache=cache, uneven=uneven, referee=_referee(referee),
+        budget=Budget(**limits, seconds=seconds), cache=cache, uneven=uneven, referee=referee,
         microbatch=asked.microbatch, recompute=tuple(asked.recompute),
     )  # fmt: skip
-
-
-def _referee(name: str | None) -> str | CostModel | None:
-    return XlaCompile(name) if name and (":" in name or name == "gpu") else name
 
 
 def what_fits(low: Lowered, asked: Asked) -> list[str]:

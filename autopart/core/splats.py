@@ -21,16 +21,16 @@ from autopart.core.program import Program
 def splat_behind(program: Program, value: int) -> np.generic | None:
     """The one number of all elements of a value; None where there is no such number, or it is not known."""
     op = int(program.value_op[value])
-    while len(program.operands_of(op)) == 1 and _spreads(traits_of(program.spec(op))):
+    while len(program.operands_of(op)) == 1 and spreads(traits_of(program.spec(op))):
         op = int(program.value_op[program.operands_of(op)[0]])
     return splat_value(program.spec(op))
 
 
 def specs_behind(program: Program) -> np.ndarray:
     """int32[values]: the spec of what each value shows: that of an op behind broadcasts and views that spread it."""
-    spreads = np.array([len(s.operands) == 1 and _spreads(traits_of(s)) for s in program.specs], np.bool_)
+    spread = np.array([len(s.operands) == 1 and spreads(traits_of(s)) for s in program.specs], np.bool_)
     found = program.op_spec[program.value_op].astype(np.int32)
-    _look_behind(spreads, program.op_spec, program.operand_ptr, program.operands, program.result_ptr, found)
+    _look_behind(spread, program.op_spec, program.operand_ptr, program.operands, program.result_ptr, found)
     return found
 
 
@@ -56,6 +56,6 @@ def _look_behind(
                 found[value] = found[operands[operand_ptr[op]]]
 
 
-def _spreads(traits: Traits) -> bool:
+def spreads(traits: Traits) -> bool:
     """True for a view, and for the broadcast of a scalar."""
     return isinstance(traits, View) or traits.cloned_per_use

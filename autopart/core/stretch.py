@@ -9,6 +9,11 @@
 Elements before the first and after the last are zeros. Along a dim that is dilated, place `dilation * k` holds element
 k and all others hold nothing. So slices, padding, concatenation, windows and their gradients read by one rule: row r of
 the loop reads the places from `stride * r - low` to `stride * r - low + reach - 1`.
+
+    x[12] as 2 steps of 6, two iterations of rows     x    | 0 1 2 | 3 4 5 | 6 7 8 | 9 10 11 |
+                                                           iteration 0 reads 0 1 2 and 6 7 8, iteration 1 the others
+
+Of a dim that is split, rows of all steps are read: `times` stretches, each `apart` elements behind the one before.
 """
 
 from __future__ import annotations
@@ -26,6 +31,8 @@ class Stretch:
     stride    how many places a row begins behind the one before; negative where the dim is read backwards
     reach     places that a row reads
     dilation  places from one element to the next
+    times     how many stretches are read, one behind the other
+    apart     elements from the begin of one to that of the next
     """
 
     rows: int
@@ -33,6 +40,8 @@ class Stretch:
     stride: int = 1
     reach: int = 1
     dilation: int = 1
+    times: int = 1
+    apart: int = 0
 
     def first(self, ways: int, position: int) -> int:
         """The first element that iteration `position` of `ways` reads; below zero where it begins before the dim."""
@@ -40,6 +49,10 @@ class Stretch:
 
     def length(self, ways: int) -> int:
         """How many elements an iteration reads, those outside the dim included."""
+        return self.times * self.piece(ways)
+
+    def piece(self, ways: int) -> int:
+        """How many of them are one stretch."""
         begin, end = self._places(ways, 0)
         return end // self.dilation + (-begin) // self.dilation + 1
 
@@ -50,7 +63,7 @@ class Stretch:
     def behind(self, ways: int) -> int:
         """Places without an element that an iteration reads behind its last element."""
         begin, end = self._places(ways, 0)
-        return end - begin - self.ahead(ways) - (self.length(ways) - 1) * self.dilation
+        return end - begin - self.ahead(ways) - (self.piece(ways) - 1) * self.dilation
 
     def extent(self, size: int) -> int:
         """Into how many iterations a loop over a dim of `size` may be cut: any number that divides this.
@@ -66,7 +79,7 @@ class Stretch:
         ):
             return 1
         ways = math.gcd(self.rows, size, elements // self.dilation)
-        return ways if self.length(ways) > 0 else 1
+        return ways if self.piece(ways) > 0 else 1
 
     def _places(self, ways: int, position: int) -> tuple[int, int]:
         """The first and the last place that iteration `position` reads."""

@@ -160,6 +160,10 @@ def read(
         return tile(array, dim, place, ways)
     at, cut = outside
     first = stretch.first(cut * ways, at * ways + place) - (stretch.first(cut, at) if cut > 1 else 0)
+    if stretch.times > 1:
+        parts = np.split(array, stretch.times, dim)
+        places = np.arange(first, first + stretch.piece(cut * ways))
+        return np.concatenate([part.take(places, dim) for part in parts], dim)
     end, size = first + stretch.length(cut * ways), array.shape[dim]
     inside = array[(slice(None),) * dim + (slice(min(max(first, 0), size), min(max(end, 0), size)),)]
     before = min(max(-first, 0), end - first)

@@ -15,6 +15,7 @@ from autopart.costmodel.hardware.links import Links, mesh_links
 from autopart.costmodel.simulator.links.collective_seconds import collective_seconds
 from autopart.costmodel.simulator.links.redistribution_seconds import RedistributionSeconds
 from autopart.costmodel.simulator.simulator import Simulation, Simulator, SimulatorOptions
+from autopart.costmodel.topologies import topology_devices
 from autopart.costmodel.xla_compile import XlaCompile, XlaCpuMemory
 from autopart.spmd.device_local import DeviceLocal
 
@@ -46,4 +47,5 @@ __all__ = [
     "mesh_links",
     "register_cost_model",
     "register_device",
+    "topology_devices",
 ]

@@ -2,6 +2,8 @@
 
     "simulator"         the estimate of `autopart.costmodel.simulator`; the mesh must name a device
     "xla_cpu_memory"    XLA:CPU's peak memory, the simulator's seconds
+    "h100"              XLA's GPU compiler, without a GPU; and the other names of `GPU_TARGETS`
+    "v5e:2x4"           a topology, with a colon: `XlaCompile` of it; "gpu": for the GPUs of this machine
 
     @register_cost_model("measured")
     @dataclass(frozen=True)
@@ -10,21 +12,23 @@
 
         def __call__(self, local: DeviceLocal, mesh: Mesh) -> Estimate: ...
 
-A cost model that needs an argument, such as `XlaCompile(topology)`, has no name: it is given as an object. Packages can
-also register one by the entry point group "autopart.cost_models".
+A cost model that needs an argument has no name: it is given as an object. Packages can also register one by the entry
+point group "autopart.cost_models".
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from autopart.core.arguments import NONE, TEXT, Kind, function_of, maker
 from autopart.core.mesh import Mesh
 from autopart.core.registry import Registry
 from autopart.costmodel.estimate import CostModel, Estimate, estimate
-from autopart.costmodel.xla_compile import XlaCpuMemory
+from autopart.costmodel.hardware.gpu_targets import GPU_TARGETS
+from autopart.costmodel.xla_compile import XlaCompile, XlaCpuMemory
 from autopart.spmd.device_local import DeviceLocal
 
 COST_MODEL = function_of(2) | Kind("the name of a cost model", TEXT.legal) | NONE
@@ -54,10 +58,14 @@ class Simulated:
 
 
 register_cost_model("xla_cpu_memory")(XlaCpuMemory)
+for _name in GPU_TARGETS:
+    register_cost_model(_name)(partial(XlaCompile, _name))
 
 
 def cost_model_of(cost_model: str | CostModel | None) -> CostModel | None:
     """The cost model a user means; raises `UnknownNameError` listing the known names."""
+    if isinstance(cost_model, str) and cost_model not in COST_MODELS and (":" in cost_model or cost_model == "gpu"):
+        return XlaCompile(cost_model)
     return COST_MODELS.named(cost_model)() if isinstance(cost_model, str) else cost_model
 
 

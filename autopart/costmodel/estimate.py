@@ -86,7 +86,7 @@ class Top:
 class Estimate:
     """Seconds and bytes of one step of a device-local program on one device.
 
-    step_s         seconds of a step: `overlapped_s` if the options ask for overlap, else `serial_s`
+    step_s         seconds of a step: on GPUs, or if the options ask for overlap, `overlapped_s`, else `serial_s`
     serial_s       with collectives and compute one after the other
     overlapped_s   with collectives beside compute that does not need them
     compute_s, collective_s   the two shares of `serial_s`
@@ -216,7 +216,7 @@ def estimate_of(simulator: Simulator, local: DeviceLocal) -> Estimate:
         else ""
     )
     return Estimate(
-        step_s=run.overlapped_s if simulator.options.overlap else run.serial_s,
+        step_s=run.step_s,
         peak_bytes=run.peak_bytes,
         flop=run.flop,
         bytes=run.hbm_bytes,

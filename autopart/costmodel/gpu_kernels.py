@@ -35,8 +35,13 @@ _PARTS = re.compile("(dynamic-)?slice|gather")
 
 def kernel_seconds(module: OptimisedHlo, on: Device) -> float:
     """Seconds of what `module` runs on the device `on`, one kernel after the other; without collectives."""
-    ran = [(_Kernel(module, instruction), times) for instruction, times in module.ran() if runs(instruction)]
-    return sum(times * kernel.seconds(on) for kernel, times in ran)
+    ran = ((instruction, times) for instruction, times in module.ran() if runs(instruction))
+    return sum(times * instruction_seconds(module, instruction, on) for instruction, times in ran)
+
+
+def instruction_seconds(module: OptimisedHlo, instruction: Instruction, on: Device) -> float:
+    """Seconds of one instruction that is a kernel."""
+    return _Kernel(module, instruction).seconds(on)
 
 
 def runs(instruction: Instruction) -> bool:

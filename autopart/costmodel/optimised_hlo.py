@@ -112,7 +112,7 @@ class OptimisedHlo:
     def __init__(self, text: str):
         self.computations: dict[str, list[Instruction]] = {}
         """Instructions of each computation by name, in order."""
-        self._lines, self._entry = _computations(text)
+        self._lines, self.entry = _computations(text)
         self._cycles: dict[str, float] = {}
         for name, lines in self._lines.items():
             found = ((line, _INSTRUCTION.match(line)) for line in lines)
@@ -125,7 +125,7 @@ class OptimisedHlo:
     @property
     def cycles(self) -> float:
         """The sum of estimated cycles, loops by trip count, the costliest branch of each case."""
-        return self._cycles_of(self._entry)
+        return self._cycles_of(self.entry)
 
     @property
     def given_kernels(self) -> Iterator[GivenKernel]:
@@ -141,7 +141,7 @@ class OptimisedHlo:
 
     def ran(self) -> Iterator[tuple[Instruction, int]]:
         """Each instruction that runs, with how often."""
-        yield from self._ran(self._entry, 1)
+        yield from self._ran(self.entry, 1)
 
     @functools.cached_property
     def types(self) -> dict[tuple[str, str], str]:
@@ -156,10 +156,10 @@ class OptimisedHlo:
     def _ran(self, computation: str, times: int) -> Iterator[tuple[Instruction, int]]:
         for instruction in self.computations.get(computation, ()):
             yield instruction, times
-            for called, trips in self._calls(instruction):
+            for called, trips in self.calls(instruction):
                 yield from self._ran(called, times * trips)
 
-    def _calls(self, instruction: Instruction) -> list[tuple[str, int]]:
+    def calls(self, instruction: Instruction) -> list[tuple[str, int]]:
         """The computations that an instruction runs, and how often each."""
         called = instruction.called
         if instruction.kind == "while":
@@ -177,7 +177,7 @@ class OptimisedHlo:
         if computation not in self._cycles:
             self._cycles[computation] = 0.0
             for instruction in self.computations.get(computation, ()):
-                called = sum(trips * self._cycles_of(name) for name, trips in self._calls(instruction))
+                called = sum(trips * self._cycles_of(name) for name, trips in self.calls(instruction))
                 self._cycles[computation] += instruction.cycles + called
         return self._cycles[computation]
 

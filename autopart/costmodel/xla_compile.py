@@ -1,21 +1,25 @@
 """The compiler as cost model: XLA itself compiles the device-local program, ahead of time and without hardware.
 
-    XlaCompile(topology="v5e:2x4")(local, mesh)     TPU, by libtpu: peak memory, and cycles it estimates for each kernel
-    XlaCompile("gpu")(local, mesh)                  the GPUs of this machine: peak memory, flop and bytes of its kernels
-    XlaCpuMemory()(local, mesh)                     XLA:CPU's memory analysis, on simulated host devices
+    XlaCompile("v5e:2x4")(local, mesh)       TPU, by libtpu: peak memory, and cycles it estimates for each kernel
+    XlaCompile("h100")(local, mesh)          GPU: peak memory, and its schedule, priced by our rooflines and links
+    XlaCompile("h100:1x4x8")(local, mesh)    the same over four hosts of eight
+    XlaCompile("gpu")(local, mesh)           the GPUs of this machine
+    XlaCpuMemory()(local, mesh)              XLA:CPU's memory analysis, on simulated host devices
 
 Tens of seconds a program: for a final look at a few candidates, and to check the simulator. libtpu
-(`pip install autopart[tpu]`) lets one process on a machine compile at a time; others wait (`libtpu_turn.py`).
+(`pip install autopart[tpu]`) lets one process on a machine compile at a time; others wait (`libtpu_turn.py`). XLA's GPU
+compiler (`pip install autopart[gpu-compiler]`) needs no GPU, driver or CUDA, and several may compile at once.
 
-Cycles do not price links: `collective_s` is the simulator's. Loops count by their known trip counts. XLA:CPU widens
-bf16 and does not fuse into matmuls: its memory is 1.3 to 2.9 times a TPU's, so it bounds, and does not predict.
+Cycles do not price links: for a TPU, `collective_s` is the simulator's. Loops count by their known trip counts. XLA:CPU
+widens bf16 and does not fuse into matmuls: its memory is 1.3 to 2.9 times a TPU's, so it bounds, and does not predict.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import re
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -25,11 +29,14 @@ import jax
 from autopart.core.arguments import TEXT, check_fields, number
 from autopart.core.errors import CallError
 from autopart.core.mesh import Mesh
-from autopart.costmodel.estimate import Estimate, estimate
-from autopart.costmodel.gpu_kernels import kernel_seconds
+from autopart.core.units import bytes_text
+from autopart.costmodel.estimate import CollectiveTotal, Estimate, estimate
 from autopart.costmodel.hardware.devices import device
-from autopart.costmodel.libtpu_turn import take_turn
+from autopart.costmodel.hardware.gpu_targets import AMPLE_BYTES, is_gpu_topology
+from autopart.costmodel.hlo_collectives import Collective, seconds
 from autopart.costmodel.optimised_hlo import OptimisedHlo
+from autopart.costmodel.topologies import topology_devices
+from autopart.costmodel.two_streams import replay
 from autopart.spmd.device_local import DeviceLocal
 from autopart.spmd.export import export
 from autopart.spmd.run import jax_mesh, on_mesh
@@ -47,17 +54,27 @@ CLOCK_HZ = {kind: clock_hz for kind, (_, clock_hz) in _CORES.items()}
 DEVICE_CLOCK_HZ = dict(_CORES.values())
 """The same by name of the device in `DEVICES`."""
 
+CUBLAS_BYTES = 28 * 2**20
+"""What cuBLAS works in where it was tuned, 32 MiB, over what it is given without a GPU."""
+
+_CUBLAS = '"__cublas$'
+REMATERIALISED = ".remat"
+"""What names of results have that XLA computes again."""
+
 
 @dataclass(frozen=True)
 class XlaCompile:
-    """A cost model that compiles, for a TPU topology such as "v5e:2x4" or "v3:4x4", or for the GPUs at hand ("gpu").
+    """A cost model that compiles, for a TPU topology such as "v5e:2x4", for GPUs that need not be there, or for "gpu".
 
-    It needs one device per mesh position. `wait_s` is how long it waits for another process that compiles for TPU. A
-    program that the compiler finds too large is an estimate with `fits=False`, its seconds the simulator's. Raises
-    `CallError` if libtpu or a GPU is missing, there are fewer devices than the mesh has, or the wait was too short.
+    GPUs are a name of `GPU_TARGETS`, such as "h100", alone or with slices, hosts and GPUs of a host: "h100:1x4x8". It
+    needs one device per mesh position. `wait_s` is how long it waits for another process that compiles for TPU. A
+    program that the compiler finds too large is an estimate with `fits=False`. Raises `CallError` if a compiler or a
+    GPU is missing, there are fewer devices than the mesh has, or the wait was too short.
 
-    On GPU the compiler estimates no seconds: they are rooflines of its kernels, at the rates of the mesh's device
-    (`gpu_kernels.py`). That it compiles can be checked only where a GPU is; its texts of 19 programs are kept.
+    XLA:GPU estimates no seconds. They are rooflines of its kernels, at the rates of the mesh's device, and its
+    collectives, as it has combined them, on the mesh's links: `step_s` in the order of its schedule (`two_streams.py`),
+    `serial_s` one after the other. `peak_bytes` is what the plan takes where nothing is computed again. Where XLA does
+    that for want of memory, `fits` is about what is left then, and `why` has both.
     """
 
     topology: str
@@ -67,15 +84,16 @@ class XlaCompile:
         check_fields(self, topology=TEXT, wait_s=number(0))
 
     def __call__(self, local: DeviceLocal, mesh: Mesh) -> Estimate:
-        """What the compiler says: `step_s` from what it estimates and our links, `peak_bytes` from its allocations."""
-        devices = gpu_devices() if self.topology == "gpu" else topology_devices(self.topology, self.wait_s)
+        """What the compiler says: seconds from what it estimates or schedules, `peak_bytes` from its allocations."""
+        devices = topology_devices(self.topology, mesh.size, self.wait_s)
         ours = estimate(local, mesh)
         try:
             compiled = compile_device_local(local, devices, self.topology)
         except jax.errors.JaxRuntimeError as error:
             return _too_large(ours, str(error))
-        seconds = _gpu_seconds if self.topology == "gpu" else _tpu_seconds
-        compute_s = seconds(compiled, ours, devices[0])
+        if devices[0].platform == "gpu":
+            return self._on_gpu(ours, compiled, local, mesh)
+        compute_s = compute_seconds(OptimisedHlo(text_of(compiled)), devices[0])
         return _with_memory(
             replace(
                 ours, compute_s=compute_s, step_s=compute_s + ours.collective_s, serial_s=compute_s + ours.collective_s,
@@ -84,13 +102,54 @@ class XlaCompile:
             compiled,
         )  # fmt: skip
 
+    def _on_gpu(self, ours: Estimate, compiled: jax.stages.Compiled, local: DeviceLocal, mesh: Mesh) -> Estimate:
+        """By the text of what was compiled for GPUs."""
+        on, at_ease = device(ours.device), compiled
+        in_memory = allocated_bytes(compiled)
+        if is_gpu_topology(self.topology) and (in_memory > on.hbm_bytes or REMATERIALISED in text_of(compiled)):
+            ample = topology_devices(self.topology, mesh.size, memory=AMPLE_BYTES)
+            at_ease = compile_device_local(local, ample, self.topology)
+        fits, own = in_memory <= on.hbm_bytes, allocated_bytes(at_ease)
+        reasons = [f"{on.name} holds {bytes_text(on.hbm_bytes)}"] if not fits else []
+        if own > in_memory:
+            reasons.append(f"{bytes_text(in_memory)} where XLA computes results again for want of memory")
+        found = replay(OptimisedHlo(text_of(compiled)), mesh, on)
+        ours = replace(
+            ours, step_s=found.step_s, serial_s=found.compute_s + found.link_s, overlapped_s=found.step_s,
+            compute_s=found.compute_s, collective_s=found.link_s, simulation=None,
+            collectives=_totals(found.collectives, mesh, ours.collectives),
+        )  # fmt: skip
+        return replace(_with_memory(ours, at_ease), fits=fits, why="; ".join(reasons))
 
-def _tpu_seconds(compiled: jax.stages.Compiled, ours: Estimate, compiled_for: Any) -> float:
-    """Seconds of compute, by the text of what was compiled."""
+
+def _totals(
+    found: Mapping[Collective, int], mesh: Mesh, ours: Mapping[str, CollectiveTotal]
+) -> dict[str, CollectiveTotal]:
+    """Collectives that a compiler left, by kind; what they take one by one is `ours`."""
+    totals = {kind: CollectiveTotal(0, 0.0, 0.0, total.uncombined_s) for kind, total in ours.items()}
+    for (kind, axes, in_bytes), times in found.items():
+        before, took = totals[kind], times * seconds((kind, axes, in_bytes), mesh)
+        moved = times * in_bytes * (math.prod(size for _, size in axes) if kind == "all_gather" else 1)
+        totals[kind] = replace(
+            before, count=before.count + times, seconds=before.seconds + took, bytes=before.bytes + moved
+        )
+    return totals
+
+
+def text_of(compiled: jax.stages.Compiled) -> str:
+    """The optimised text of what was compiled; raises `CallError` for a compiler that shows none."""
     text = compiled.as_text()
     if text is None:
-        raise CallError(f"the compiler for {compiled_for.device_kind} shows no text to count cycles in")
-    return compute_seconds(OptimisedHlo(text), compiled_for)
+        raise CallError("the compiler shows no text to find kernels in")
+    return text
+
+
+def allocated_bytes(compiled: Any) -> float:
+    """Arguments, outputs that take no argument's place, and temporaries; on a GPU with what cuBLAS works in."""
+    stats = compiled.memory_analysis()
+    outputs = stats.output_size_in_bytes - stats.alias_size_in_bytes
+    found = stats.argument_size_in_bytes + outputs + stats.temp_size_in_bytes
+    return float(found + (CUBLAS_BYTES if _CUBLAS in text_of(compiled) else 0))
 
 
 def compute_seconds(module: OptimisedHlo, compiled_for: Any) -> float:
@@ -105,14 +164,6 @@ def compute_seconds(module: OptimisedHlo, compiled_for: Any) -> float:
     peak, rate = of.peak("bf16") * of.efficiency("bf16"), of.hbm_bytes_per_s * of.hbm_efficiency
     given_s = sum(times * max(flop / peak, moved / rate) for flop, moved, times in module.given_kernels)
     return module.cycles / clock_hz + given_s
-
-
-def _gpu_seconds(compiled: jax.stages.Compiled, ours: Estimate, compiled_for: Any) -> float:
-    """Seconds of compute: rooflines of the compiled kernels, at the rates of the device that `ours` is for."""
-    text = compiled.as_text()
-    if text is None:
-        raise CallError(f"the compiler for {compiled_for.device_kind} shows no text to find kernels in")
-    return kernel_seconds(OptimisedHlo(text), device(ours.device))
 
 
 @dataclass(frozen=True)
@@ -139,40 +190,10 @@ def _too_large(ours: Estimate, message: str) -> Estimate:
 def _with_memory(ours: Estimate, compiled: Any) -> Estimate:
     """`ours` with the compiler's memory: temporaries, arguments and outputs, less what is aliased."""
     stats = compiled.memory_analysis()
-    outputs = stats.output_size_in_bytes - stats.alias_size_in_bytes
-    peak = stats.argument_size_in_bytes + outputs + stats.temp_size_in_bytes
     return replace(
-        ours, peak_bytes=float(peak), argument_bytes=float(stats.argument_size_in_bytes), output_bytes=float(outputs),
-        fits=True, why="",
+        ours, peak_bytes=allocated_bytes(compiled), argument_bytes=float(stats.argument_size_in_bytes),
+        output_bytes=float(stats.output_size_in_bytes - stats.alias_size_in_bytes), fits=True, why="",
     )  # fmt: skip
-
-
-def gpu_devices() -> list[Any]:
-    """The GPUs of this machine; raises `CallError` where jax sees none."""
-    try:
-        return list(jax.devices("gpu"))
-    except RuntimeError as error:
-        hint = 'jax[cuda] on a machine with a GPU; or a TPU topology, which needs none: XlaCompile("v5e:2x4")'
-        raise CallError("no GPU to compile for", why=str(error).splitlines()[0], hint=hint) from error
-
-
-def topology_devices(topology: str, wait_s: float = 600.0) -> list[Any]:
-    """The devices of a TPU topology that need not be there; waits for another process that uses libtpu.
-
-    Raises `CallError` without libtpu, for a bad name, or if the wait was too short.
-    """
-    from jax.experimental import topologies
-
-    os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
-    take_turn(wait_s)
-    try:
-        return list(topologies.get_topology_desc(platform="tpu", topology_name=topology).devices)
-    except (RuntimeError, ValueError, NotImplementedError) as error:
-        raise CallError(
-            f'no TPU topology "{topology}" to compile for',
-            why=str(error).splitlines()[0],
-            hint='pip install libtpu, and a name such as "v5e:2x4", "v4:2x2x4" or "v3:4x4"; one process at a time',
-        ) from error
 
 
 @contextmanager

@@ -142,8 +142,7 @@ class StateCosts:
         """The cost of a device-local program reached by that many actions."""
         if self._simulator is not None:
             run = self._simulator.run(local)
-            step_s = run.overlapped_s if self._simulator.options.overlap else run.serial_s
-            cost = Cost(step_s, run.peak_bytes, self._excess(run.peak_bytes, None), actions)
+            cost = Cost(run.step_s, run.peak_bytes, self._excess(run.peak_bytes, None), actions)
         else:
             assert self._cost_model is not None
             found: Any = priced_by(self._cost_model, local, self._mesh)
@@ -158,20 +157,20 @@ class StateCosts:
         self, local: DeviceLocal, actions: int, whole: WholeProgram, priced: Priced | None = None
     ) -> Cost | None:
         """By a device-local program with fewer layers the cost of the whole one; None where that would not be exact."""
-        if self._simulator is None or self._simulator.options.overlap:
+        if self._simulator is None or self._simulator.overlaps:
             return None
         return self._of_totals(whole.totals(self._simulator.run(local, priced)), actions)
 
     def of_all(self, local: DeviceLocal, actions: int, layers: AllLayers, priced: Priced) -> Cost | None:
         """The same by the kernels of all layers."""
-        if self._simulator is None or self._simulator.options.overlap:
+        if self._simulator is None or self._simulator.overlaps:
             return None
         return self._of_totals(self._simulator.totals_of_all(local, priced, layers), actions)
 
     def _of_totals(self, totals: Totals | None, actions: int) -> Cost | None:
         if totals is None:
             return None
-        cost = Cost(totals.serial_s, totals.peak_bytes, self._excess(totals.peak_bytes, None), actions)
+        cost = Cost(totals.step_s, totals.peak_bytes, self._excess(totals.peak_bytes, None), actions)
         return scored(cost, self._objective)
 
     def repeats(self, local: DeviceLocal, may_wait: MayWait) -> tuple[Repeats | None, Priced]:

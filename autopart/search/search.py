@@ -23,6 +23,7 @@ from autopart.core.units import bytes_text, seconds_text
 from autopart.costmodel.breakdown import top_buffers
 from autopart.costmodel.cost_models import called_cost_model, cost_model_of
 from autopart.costmodel.estimate import CostModel
+from autopart.costmodel.hardware.devices import device
 from autopart.costmodel.lower_for_device import lower_for_device
 from autopart.costmodel.simulator.simulator import Simulator
 from autopart.search.baselines import ByAxis
@@ -317,7 +318,7 @@ def _header(partitioning: Partitioning, wanted: Search) -> dict[str, Any]:
         "autopart": cache.source_hash(),
         "program": partitioning.program.fingerprint,
         "mesh": mesh.shape,
-        "device": mesh.device,
+        "device": mesh.device if mesh.device is None else repr(device(mesh.device)),
         "links": [list(pair) for pair in mesh.links],
         "start": f"{partitioning.fingerprint:016x}",
         "axes": list(wanted.axes),

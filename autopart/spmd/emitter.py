@@ -27,7 +27,7 @@ import numpy as np
 
 from autopart.core.jax_internals import ir, is_complex, stablehlo
 from autopart.core.mesh import Mesh
-from autopart.spmd.mlir_values import i64
+from autopart.core.mlir_values import i64
 from autopart.spmd.redistribution import DistributedType, Step, SubAxis
 from autopart.spmd.redistribution.emission import Regroup, emission, reordered
 from autopart.spmd.redistribution.stretch_step import StretchStep

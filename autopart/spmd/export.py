@@ -24,6 +24,7 @@ from typing import cast
 from autopart.core.control_flow import Branches, Loop
 from autopart.core.gc_pause import gc_paused
 from autopart.core.jax_internals import barrier, func, ir, stablehlo
+from autopart.core.mlir_values import mlir_type
 from autopart.core.op import TensorType
 from autopart.core.ops.groups_as_one import grouped_convolutions
 from autopart.core.ops.rule import changes_nothing
@@ -38,7 +39,6 @@ from autopart.spmd.last_reductions import last_reductions
 from autopart.spmd.left_images import left_images
 from autopart.spmd.memory_orders import in_order
 from autopart.spmd.merged_groups import merge_groups
-from autopart.spmd.mlir_values import mlir_type
 from autopart.spmd.redistribution import Plan
 from autopart.spmd.run import output_layouts
 from autopart.spmd.scoped_values import ScopedValues

@@ -17,9 +17,9 @@ import numpy as np
 
 from autopart.core.attributes import encode
 from autopart.core.jax_internals import ir
+from autopart.core.mlir_values import MlirValues, mlir_type
 from autopart.core.op import OpSpec, TensorType, TileMapping
 from autopart.core.op_spec_import import PLACEMENT_ATTRIBUTES, spec_of, tensor_type
-from autopart.spmd.mlir_values import MlirValues, mlir_type
 
 
 class AxisPositions(Protocol):

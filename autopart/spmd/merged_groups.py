@@ -20,10 +20,10 @@ import math
 import numpy as np
 
 from autopart.core.jax_internals import ir
+from autopart.core.mlir_values import MlirValues, i64, mlir_type
 from autopart.core.op import SUM, OpSpec, TensorType
 from autopart.core.op_spec_import import spec_of
 from autopart.core.ops.groups_as_one import group_counts, merged
-from autopart.spmd.mlir_values import MlirValues, i64, mlir_type
 from autopart.spmd.reductions import reduced
 
 

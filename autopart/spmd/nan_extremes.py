@@ -11,8 +11,8 @@ is NaN becomes the one that is last in that order: with sign 0 for a max, with s
 from __future__ import annotations
 
 from autopart.core.jax_internals import ir, operations
+from autopart.core.mlir_values import MlirValues, mlir_type
 from autopart.core.op import TensorType
-from autopart.spmd.mlir_values import MlirValues, mlir_type
 
 _BITS = {"f8E4M3FN": 8, "f8E5M2": 8, "f16": 16, "bf16": 16, "f32": 32, "f64": 64}
 """Types of numbers whose extremes are kept, and how long each is."""

@@ -21,10 +21,10 @@ from dataclasses import replace
 from autopart.core.control_flow import Branches, Carry, Loop, Region, statements
 from autopart.core.importer.replay import import_module
 from autopart.core.jax_internals import barrier, func, ir, stablehlo
+from autopart.core.mlir_values import MlirValues, mlir_type
 from autopart.core.op import TensorType
 from autopart.core.program import Program
 from autopart.spmd.called_functions import bring_called_functions
-from autopart.spmd.mlir_values import MlirValues, mlir_type
 
 
 class ProgramWriter(ABC):

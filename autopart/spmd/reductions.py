@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from autopart.core.jax_internals import ir, stablehlo
+from autopart.core.mlir_values import MlirValues, mlir_type
 from autopart.core.op import REDUCTION_NAMES, SUM, TensorType
 from autopart.core.ops.rules.reduce import identity
-from autopart.spmd.mlir_values import MlirValues, mlir_type
 
 REDUCERS = {"sum": "add", "max": "maximum", "min": "minimum", "mul": "multiply", "and": "and", "or": "or"}
 """Reduction -> the op that combines two parts."""

@@ -24,7 +24,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from autopart.core.jax_internals import device_local_call, ir, numpy_dtype
 from autopart.core.layout import axes_by_dim
 from autopart.core.mesh import Mesh
-from autopart.core.xla_options import IN_ORDER_ON_CPU, known
+from autopart.core.xla_options import for_devices
 from autopart.spmd.compiled_right import compile_right_on_cpu
 from autopart.spmd.device_local import DeviceLocal
 
@@ -46,8 +46,7 @@ class OnMesh:
 
     def compile(self, options: Mapping[str, Any] | None = None) -> jax.stages.Compiled:
         """What XLA makes of it, with its own errors where it cannot. `options` are XLA's, by name."""
-        cpus = self.mesh.size > 1 and self.mesh.devices.flat[0].platform == "cpu"
-        asked: dict[str, Any] = {**(known(IN_ORDER_ON_CPU) if cpus else {}), **(options or {})}
+        asked: dict[str, Any] = {**for_devices(list(self.mesh.devices.flat)), **(options or {})}
         return self.lower().compile(compiler_options=asked or None)
 
     def lower(self) -> jax.stages.Lowered:

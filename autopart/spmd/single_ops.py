@@ -15,13 +15,13 @@ import numpy as np
 
 from autopart.core.host_callbacks import TARGETS
 from autopart.core.jax_internals import compiled_alone, func, ir, numpy_dtype
+from autopart.core.mlir_values import mlir_type
 from autopart.core.op import OpSpec, TensorType, TileMapping
 from autopart.core.ops.rule import localize, target_of
 from autopart.core.partitioning import Partitioning
 from autopart.core.temporal import Nest
 from autopart.spmd.called_functions import bring_called_functions
 from autopart.spmd.local_op import MlirLocalOp
-from autopart.spmd.mlir_values import mlir_type
 
 _POSITION = TensorType((), "i32")
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from autopart.core.jax_internals import ir
 from autopart.core.mesh import Mesh
-from autopart.spmd.mlir_values import MlirValues
+from autopart.core.mlir_values import MlirValues
 from autopart.spmd.redistribution.rounds import Round
 from autopart.spmd.redistribution.stretch_step import StretchStep
 
@@ -51,6 +51,8 @@ class StretchEmission:
         step, tile = self._step, self._step.read[self._step.dim]
         if step.whole:
             return self._sliced(value)
+        if step.stretch.times > 1:
+            return self._written(value)
         if all(start == self._starts[0] + p * tile for p, start in enumerate(self._starts)):
             return self._joined(value, self._starts[0])
         if len(step.rounds) == 1 and step.rounds[0].put == (0,) * step.ways:
@@ -65,11 +67,23 @@ class StretchEmission:
 
     def _sliced(self, value: ir.Value) -> ir.Value:
         """Of a dim that is whole."""
+        if self._step.stretch.times > 1:
+            return self._of_each_step(value)
         size = self._step.read[self._step.dim]
         low, high = max(0, -min(self._starts)), max(0, max(self._starts) + self._length - size)
         parts = [self._zeros(value, low), value, self._zeros(value, high)]
         padded = self._side_by_side([part for part, n in zip(parts, (low, 1, high), strict=True) if n])
         return self._dynamic_slice(padded, self._looked_up([s + low for s in self._starts]), self._length)
+
+    def _of_each_step(self, value: ir.Value) -> ir.Value:
+        """Of a dim that is seen as so many steps, the rows of each."""
+        stretch, dim, shape = self._step.stretch, self._step.dim, list(self._step.read)
+        split = [*shape[:dim], stretch.times, shape[dim] // stretch.times, *shape[dim + 1 :]]
+        sizes = [*split[: dim + 1], stretch.piece(self._step.ways), *split[dim + 2 :]]
+        starts = [self._values.constant(0, "i32") for _ in split]
+        starts[dim + 1] = self._looked_up(self._starts)
+        rows = self._values.dynamic_slice(self._values.reshape(value, split), starts, sizes)
+        return self._values.reshape(rows, self._step.left_shape)
 
     def _joined(self, tile: ir.Value, distance: int) -> ir.Value:
         """Pieces of the tiles before, of its own and of those behind, for stretches that begin `distance` from it."""

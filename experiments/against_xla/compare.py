@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from autopart.costmodel.hlo_collectives import Collective, seconds
 from experiments.against_xla.cases import CASES, Case
 from experiments.against_xla.compiled import kept, versions
-from experiments.against_xla.hlo import Collective, seconds
 
 FIGURE = Path(__file__).with_name("figure.png")
 BARS = {"compute": (1.02, 0.97), "memory": (1.05, None), "collective_s": (1.0, 0.8), "compile": (None, 1.0)}

@@ -16,10 +16,12 @@ import jax
 import numpy as np
 
 import autopart as ap
+from autopart.costmodel.hlo_collectives import collectives
 from autopart.costmodel.optimised_hlo import OptimisedHlo
-from autopart.costmodel.xla_compile import CLOCK_HZ, topology_devices
+from autopart.costmodel.topologies import topology_devices
+from autopart.costmodel.xla_compile import CLOCK_HZ
 from experiments.against_xla.cases import Case
-from experiments.against_xla.hlo import collectives, cycles_by_class
+from experiments.against_xla.hlo import cycles_by_class
 
 KEPT = Path(__file__).with_name("compiled.json")
 ROUNDS = 5

@@ -16,7 +16,8 @@ import jax
 
 import autopart as ap
 from autopart.costmodel.optimised_hlo import estimated_cycles
-from autopart.costmodel.xla_compile import CLOCK_HZ, compile_device_local, topology_devices
+from autopart.costmodel.topologies import topology_devices
+from autopart.costmodel.xla_compile import CLOCK_HZ, compile_device_local
 from experiments.beside_jit.cases import Case, chosen, drawn
 from experiments.convolution_grids import DEVICES
 from experiments.kept import write

@@ -55,7 +55,7 @@ def cycles(
 ) -> float:
     """Estimated cycles of one program."""
     from autopart.costmodel.optimised_hlo import OptimisedHlo
-    from autopart.costmodel.xla_compile import topology_devices
+    from autopart.costmodel.topologies import topology_devices
 
     def moved(x: jax.Array, move: Callable[[jax.Array, int], jax.Array]) -> jax.Array:
         return move(x.transpose(TURN), TURN.index(dim)).transpose(BACK) if turned else move(x, dim)

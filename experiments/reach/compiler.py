@@ -17,7 +17,8 @@ from jax.sharding import NamedSharding
 
 import autopart as ap
 from autopart.costmodel.optimised_hlo import OptimisedHlo
-from autopart.costmodel.xla_compile import compute_seconds, topology_devices
+from autopart.costmodel.topologies import topology_devices
+from autopart.costmodel.xla_compile import compute_seconds
 from autopart.spmd.export import export
 from autopart.spmd.run import jax_mesh, on_mesh
 from experiments.reach.bytes_moved import sent

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from autopart.costmodel.optimised_hlo import OptimisedHlo
-from autopart.costmodel.xla_compile import compile_device_local, compute_seconds, topology_devices
+from autopart.costmodel.topologies import topology_devices
+from autopart.costmodel.xla_compile import compile_device_local, compute_seconds
 from autopart.spmd.device_local import DeviceLocal
 from autopart.spmd.export import export
 from experiments.simulator_accuracy import labels

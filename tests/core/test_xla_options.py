@@ -44,7 +44,9 @@ def test_programs_of_several_cpus_start_their_collectives_in_order(monkeypatch, 
 
 
 def test_an_option_that_the_caller_gives_is_what_is_asked_for(monkeypatch):
-    monkeypatch.setattr("autopart.spmd.run.known", lambda wished: {"xla_backend_optimization_level": "no level"})
+    monkeypatch.setattr(
+        "autopart.core.xla_options.known", lambda wished: {"xla_backend_optimization_level": "no level"}
+    )
     step = ap.jit(lambda x: x.sum(), ap.Mesh({"a": 2}), ROWS, compiler_options={"xla_backend_optimization_level": 0})
     assert step(X) == 32
     assert xla_options.is_refused(RuntimeError("No such compile option: 'x'"))

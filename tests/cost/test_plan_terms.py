@@ -57,9 +57,13 @@ def test_terms_cost_what_the_plan_of_the_very_shape_costs(mesh: ap.Mesh):
                 plan(from_, to, element_bytes=element_bytes, forms=forms_for(mesh)), element_bytes, links
             )
             terms = plan_terms(class_, probe_from, probe_to, links)
-            seconds, latency = terms_seconds(terms, Sized.of(shape, element_bytes, links), DeviceFigures.of(links))
+            seconds, saved = terms_seconds(terms, Sized.of(shape, element_bytes, links), DeviceFigures.of(links))
             assert seconds == pytest.approx(by_hand.seconds + by_hand.copy_s, rel=1e-9), (shape, from_, to)
-            assert latency == pytest.approx(by_hand.latency_s if by_hand.combinable else 0.0, rel=1e-9)
+            if by_hand.combinable:
+                assert saved == pytest.approx(by_hand.saved_s, rel=1e-6, abs=1e-15)
+            assert saved >= -1e-15, (
+                "what terms of parts of axes may save is more than what they do: a bound all the same"
+            )
             moved += seconds > 0
     assert moved > 30
 

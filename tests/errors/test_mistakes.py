@@ -211,6 +211,13 @@ MISTAKES = [
         "it must be a positive, finite number",
     ),
     ("device no peak", lambda: ap.Device("m3", {}, 1e9, 1e12, source="x"), 'peak_flop_per_s={"bf16": ...}'),
+    ("device file missing", lambda: ap.Mesh({"x": 2}, device="none.json"), "autopart calibrate"),
+    (
+        "device file of something else",
+        lambda: ap.Mesh({"x": 2}, device=str(file("other.json", '{"name": "x"}'))),
+        "a file by `autopart calibrate`",
+    ),
+    ("no such GPU topology", lambda: ap.costmodel.topology_devices("h100:8"), "h100:1x4x8"),
     (
         "device taken",
         lambda: ap.register_device(ap.Device("h100", {"bf16": 1e14}, 1e9, 1e12, source="x")),

@@ -200,6 +200,7 @@ ROWS = {
                        "blocked_because": None,
                        "omissions": (), "structural": False, "defaults": None, "batched": None},
                       lambda kinds, **k: ap.register_rule(kinds, **k), lambda register: register(None)),
+    "calibrate": ({"path": tempfile.mkdtemp() + "/mine.json", "like": "cpu_host", "seconds": 0.0}, ap.calibrate, None),
     "tag": ({"name": "t", "x": X}, ap.tag, None),
     "sweep": ({"fun": function, "args": (X,), "devices": 4, "device": "tpu_v3", "axes": ("a",), "schedule": (),
                "meshes": None, "batches": None, "tokens": 5, "price": {"tpu_v3": 1.0},
@@ -236,6 +237,7 @@ ROWS = {
 """Callable -> (arguments that work, or {} for a dataclass's defaults; the call; what is done with its result)."""
 
 RECORDS = {
+    "Calibration",
     "Compiled", "Cost", "Estimate", "FilteredFunction", "LoadedProgram", "Lowered", "Metadata", "PartitionedFunction",
     "Plan", "PlanDiff",
     "Problem", "Sweep", "TacticReport", "TileMapping",
@@ -291,7 +293,15 @@ def test_every_public_callable_and_parameter_has_a_row():
         assert parameters == set(arguments), f"{name}: {parameters ^ set(arguments)} has no value"
 
 
-LONG = ("Compiled.__call__", "filter_jit", "FilteredFunction.__call__", "sweep", "named_schedules", "verify_kernel")
+LONG = (
+    "calibrate",
+    "Compiled.__call__",
+    "filter_jit",
+    "FilteredFunction.__call__",
+    "sweep",
+    "named_schedules",
+    "verify_kernel",
+)
 """Rows that take long, and beside which there are others like them."""
 
 

@@ -19,13 +19,13 @@ import jax
 import numpy as np
 
 from autopart.core.jax_internals import device_local_call, func, ir, numpy_dtype
+from autopart.core.mlir_values import mlir_type
 from autopart.core.op import AND, ANY, MAX, MIN, MUL, OR, SUM, WHOLE, OpSpec, TensorType, TileMapping
 from autopart.core.op_spec_import import tensor_type
 from autopart.core.ops.example_import import example_op
 from autopart.core.ops.rule import Example, localize
 from autopart.core.stretch import Stretch
 from autopart.spmd.local_op import MlirLocalOp
-from autopart.spmd.mlir_values import mlir_type
 from tests.ops.stand_ins import replace_what_cpu_lacks
 
 DRAWS = 3
@@ -104,7 +104,8 @@ class Trial:
 
 def stretch_of(array: np.ndarray, dim: int, stretch: Stretch, ways: int, position: int) -> np.ndarray:
     """What an iteration reads: elements of the dim, one by one, and zeros where there are none."""
-    wanted = stretch.first(ways, position) + np.arange(stretch.length(ways))
+    begins = stretch.first(ways, position) + stretch.apart * np.arange(stretch.times)
+    wanted = (begins[:, None] + np.arange(stretch.piece(ways))).reshape(-1)
     taken = np.take(array, np.clip(wanted, 0, array.shape[dim] - 1), axis=dim)
     there = ((wanted >= 0) & (wanted < array.shape[dim])).reshape([-1 if d == dim else 1 for d in range(array.ndim)])
     return np.where(there, taken, np.zeros_like(taken))

@@ -154,3 +154,18 @@ def one_index_per_row(pool):
     labels = jnp.asarray(pool.rng.integers(-1, x.shape[1] + 1, x.shape[:1]))
     operation = pool.choose(["set", "add"])
     return jax.vmap(lambda row, at: getattr(row.at[at], operation)(np.float32(3)))(x, labels)
+
+
+@step(Effect.COMPUTES, weight=2)
+def rows_at_known_places(pool):
+    """Rows that are repeated, interleaved, in blocks, around the end or past it; or the gradient of that."""
+    x = made_here(pool, pool.draw(1, "fi", fits=lambda v: v.shape[0] >= 4))
+    n = x.shape[0]
+    each, around = np.arange(n), np.roll(np.arange(n), pool.choose([1, n // 2]))
+    known = [np.arange(2 * n) // 2, each[::-1], each ^ 1, around, each[::2], np.tile(each, 2), each + 1]
+    rows = pool.choose([*known, pool.rng.permutation(n), np.zeros(n, int)])
+    where = jnp.asarray(rows, jnp.int32) if pool.coin() else rows.astype(np.int32)
+    if pool.coin() and jnp.issubdtype(x.dtype, jnp.floating):
+        weight = lax.broadcasted_iota(x.dtype, (len(rows), *x.shape[1:]), 0)
+        return jax.grad(lambda x: jnp.sum(jnp.take(x, where, axis=0, mode="clip") * weight))(x)
+    return jnp.take(x, where, axis=0, mode="clip")

@@ -79,3 +79,31 @@ def accumulate(pool):
     add = lambda total, row: (total + row.sum(0), small(row).max(0))  # noqa: E731
     total, largest = lax.scan(add, jnp.zeros(x.shape[1:], x.dtype), rows)
     return total if pool.coin() else largest
+
+
+@step(Effect.SUMS, weight=2)
+def stencil_with_borders(pool):
+    """Of an array with ghost cells on one or two dims, padded in any mode; or its gradient."""
+    x = pool.draw(2, exact=True, fits=lambda v: min(v.shape) >= 4 and max(v.shape) >= 8)
+    mode, by = pool.choose(["wrap", "edge", "reflect", "symmetric", "constant"]), pool.choose([1, 1, 2])
+    at = int(np.argmax(x.shape))
+    both = pool.coin()
+
+    def stencil(x):
+        wide = [(by, by) if both or d == at else (0, 0) for d in range(x.ndim)]
+        p, found = jnp.pad(x, wide, mode=mode), jnp.zeros_like(x)
+        for first in (0, by, 2 * by):
+            starts = [first if both or d == at else 0 for d in range(x.ndim)]
+            found = found + (first + 1) * lax.slice(p, starts, [a + n for a, n in zip(starts, x.shape, strict=True)])
+        return found
+
+    return jax.grad(lambda x: jnp.sum(stencil(x) * x))(x) if pool.coin() else stencil(x)
+
+
+@step(Effect.SUMS)
+def rows_of_steps(pool):
+    """Sums over the rows of a few steps, one step after the other."""
+    x = pool.draw(1, exact=True, fits=lambda v: v.shape[0] >= 8 and any(v.shape[0] % n == 0 for n in (2, 3, 4, 6)))
+    steps = pool.choose([n for n in (2, 3, 4, 6) if x.shape[0] % n == 0])
+    rows = small(x).reshape(steps, x.shape[0] // steps, *x.shape[1:])
+    return lax.scan(lambda total, row: (total + jnp.sum(row, 0), None), jnp.zeros_like(rows[0, 0]), rows)[0]

@@ -63,6 +63,25 @@ def test_rows_read_the_places_that_they_say():
             assert (first + length - 1) * stretch.dilation + stretch.behind(ways) == max(places)
 
 
+@pytest.mark.parametrize("times", [2, 3, 4, 6, 12])
+@pytest.mark.parametrize("ways", [2, 3, 4, 8])
+def test_rows_of_all_steps_come_in_as_many_rounds_as_there_are_steps_and_a_tile_in_all(times: int, ways: int):
+    stretch = Stretch(2 * ways, times=times, apart=2 * ways)
+    size = times * 2 * ways
+    tiles = np.split(np.arange(size), ways)
+    held = np.full((ways, stretch.length(ways)), -1)
+    rounds = rounds_of(stretch, size, ways)
+    assert len(rounds) == times
+    assert sum(one.length for one in rounds) == size // ways
+    for one in rounds:
+        assert sorted(g for g, _ in one.pairs) == sorted(t for _, t in one.pairs) == list(range(ways))
+        for giver, taker in one.pairs:
+            piece = tiles[giver][one.taken[giver] : one.taken[giver] + one.length]
+            held[taker, one.put[taker] : one.put[taker] + one.length] = piece
+    rows = np.arange(size).reshape(times, ways, 2)
+    assert (held == rows.transpose(1, 0, 2).reshape(ways, -1)).all()
+
+
 def test_a_shift_is_one_permute_and_a_halo_two():
     assert [one.length for one in rounds_of(Stretch(8, -1), 8, 4) if one.moves] == [1]
     assert [one.length for one in rounds_of(Stretch(8, 1, 1, 3), 8, 4) if one.moves] == [1, 1]

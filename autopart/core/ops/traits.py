@@ -96,10 +96,15 @@ class Collective(Traits):
     priced_as: str
 
 
+GPU_CYCLES = 5.0
+"""Clock cycles of an operation of the vector unit on a GPU: between a multiplication's 3 and an addition's 7."""
+
+
 @dataclass(frozen=True)
 class Elementwise(Traits):
     """`weight` operations of the vector unit per result element; 0 for an op that only moves elements.
 
+    cycles   clock cycles per element on a GPU, where XLA:GPU counts more than `GPU_CYCLES` for each operation
     turns    True for an op that moves another dim into the minor place, which costs the layout of what it reads
     spreads  True for an op that makes a row along the minor dim of each number
     joins    lays what it reads beside other elements, in one array
@@ -110,6 +115,7 @@ class Elementwise(Traits):
     """
 
     weight: float = 1.0
+    cycles: float | None = None
     turns: Callable[[OpSpec], bool] | None = None
     spreads: Callable[[OpSpec], bool] | None = None
     joins: bool = False

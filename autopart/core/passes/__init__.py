@@ -1,5 +1,6 @@
 """Passes over the unpartitioned program: see `program_pass.py` for what one is and how to add one."""
 
+from autopart.core.passes.borders import Borders
 from autopart.core.passes.combined_slices import CombinedSlices
 from autopart.core.passes.dead_code import DeadCode
 from autopart.core.passes.default_generators import DefaultGenerators
@@ -11,6 +12,7 @@ from autopart.core.passes.folded_padding import FoldedPadding
 from autopart.core.passes.index_positions import IndexPositions
 from autopart.core.passes.joined_pads import JoinedPads
 from autopart.core.passes.joined_reductions import JoinedReductions
+from autopart.core.passes.known_indices import KnownIndices
 from autopart.core.passes.known_windows import KnownWindows
 from autopart.core.passes.layer_order import LayerOrder
 from autopart.core.passes.own_outputs import OwnOutputs
@@ -32,12 +34,13 @@ IMPORT_PASSES: tuple[Pass, ...] = (
     SplitTopK(),
     SplitCumulative(),
     EmptyArrays(),
+    KnownIndices(),
     KnownWindows(),
     EqualProducts(),
     JoinedPads(),
     DeadCode(),
+    Borders(),
     CombinedSlices(),
-    DeadCode(),
     RefilledSlices(),
     EvenSlices(),
     RefilledSlices(),
@@ -47,7 +50,6 @@ IMPORT_PASSES: tuple[Pass, ...] = (
     PatchRows(),
     SlicedProducts(),
     JoinedReductions(),
-    DeadCode(),
     IndexPositions(),
     ScannedRows(),
     LayerOrder(),
@@ -59,6 +61,7 @@ __all__ = [
     "PASSES",
     "PASSES_KIND",
     "POLICIES",
+    "Borders",
     "CombinedSlices",
     "DeadCode",
     "DefaultGenerators",
@@ -71,6 +74,7 @@ __all__ = [
     "InvalidProgramError",
     "JoinedPads",
     "JoinedReductions",
+    "KnownIndices",
     "KnownWindows",
     "LayerOrder",
     "OwnOutputs",

@@ -15,13 +15,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autopart.core.op import OpSpec, TensorType
+from autopart.core.op import OpSpec
+from autopart.core.passes.borders import MOST_ROWS
 from autopart.core.passes.cones import Cone, Grown, Places, cone_of
 from autopart.core.passes.even_slices import EVENER, ways
-from autopart.core.passes.known_windows import inside
+from autopart.core.passes.pattern_rewriter import PatternRewriter
 from autopart.core.passes.program_pass import Pass, register_pass
-from autopart.core.passes.rewriting import Rewriting
-from autopart.core.passes.rewritten_as import Place, location_of, mlir_type, put_in
 from autopart.core.program import Program
 
 
@@ -61,11 +60,11 @@ class CombinedSlices(Pass):
         if program.source is None or not sliced or not looked_at.any():
             return program
         sinks = [_sink(program, op) for op in np.flatnonzero(looked_at[program.op_spec]).tolist()]
-        rewriting = Rewriting(program)
-        grown = Grown(rewriting)
-        for sink in _complete(program, [sink for sink in sinks if sink is not None]):
-            _put(rewriting, grown, sink)
-        return rewriting.program()
+        with PatternRewriter(program).begun() as at:
+            grown = Grown(at)
+            for sink in _complete(program, [sink for sink in sinks if sink is not None]):
+                _put(at, grown, sink)
+        return at.done()
 
 
 def _sink(program: Program, op: int) -> _Sink | None:
@@ -101,17 +100,18 @@ def _pad(program: Program, op: int, spec: OpSpec) -> _Sink | None:
     if ways(size) < wanted or size == length:
         return None
     cone = cone_of(program, value, dim, wanted)
-    if cone is None or not (cone.inner or step > 1 or length == 1):
+    if cone is None or not (cone.inner or step > 1):
         return None
     return _checked(_Sink(op, dim, size, (_Part(value, cone, begin, begin + length),)))
 
 
 def _checked(sink: _Sink) -> _Sink | None:
-    """A pad of a slice; or what is computed for it is one part, which fills at least half of the places."""
+    """A pad of a slice; or what is computed for it is borders, and one part that fills at least half."""
     computed = [part for part in sink.parts if part.cone.inner]
     if not computed:
         return sink if len(sink.parts) == 1 else None
-    return sink if len(computed) == 1 and 2 * (computed[0].end - computed[0].begin) >= sink.size else None
+    long = [part for part in computed if part.end - part.begin > MOST_ROWS]
+    return sink if len(long) <= 1 and all(2 * (part.end - part.begin) >= sink.size for part in long) else None
 
 
 def _sides(spec: OpSpec) -> Iterator[list[int]]:
@@ -137,51 +137,20 @@ def _complete(program: Program, sinks: list[_Sink]) -> list[_Sink]:
         sinks = kept
 
 
-def _put(rewriting: Rewriting, grown: Grown, sink: _Sink) -> None:
+def _put(at: PatternRewriter, grown: Grown, sink: _Sink) -> None:
     """Puts the choice among what is computed over all places in the place of a sink."""
-    program, spec = rewriting.before, rewriting.before.spec(sink.op)
-    values = [
-        grown.value(part.value, part.cone, Places(sink.dim, part.begin, sink.size), sink.op) for part in sink.parts
-    ]
-    lines = _chosen(spec, sink) if spec.kind == "concatenate" else _padded(spec, sink)
-    if spec.kind == "pad":
-        values.append(int(program.operands_of(sink.op)[1]))
-    types = [*(_over(spec.results[0] if spec.kind == "concatenate" else spec.operands[0], sink) for _ in sink.parts)]
-    types += [spec.operands[1]] if spec.kind == "pad" else []
-    arguments = ", ".join(f"%a{k}: {mlir_type(type_)}" for k, type_ in enumerate(types))
-    at, made = location_of(rewriting, sink.op), mlir_type(spec.results[0])
-    body = "".join(f"{line} {at}\n" for line in lines)
-    text = f"func.func @main({arguments}) -> {made} {{\n{body}return %y : {made}\n}}"
-    [value] = put_in(rewriting, text, values, Place(int(program.op_scope[sink.op]), sink.op, sink.op))
-    rewriting.replace(int(program.result_ptr[sink.op]), value)
-
-
-def _over(type_: TensorType, sink: _Sink) -> TensorType:
-    return TensorType(tuple(sink.size if d == sink.dim else n for d, n in enumerate(type_.shape)), type_.dtype)
-
-
-def _chosen(spec: OpSpec, sink: _Sink) -> Iterator[str]:
-    """Of %a0, %a1, ... each at the places of its part."""
-    result = spec.results[0]
-    whole, flags = mlir_type(result), mlir_type(TensorType(result.shape, "i1"))
-    chosen = "%a0"
-    for k, part in list(enumerate(sink.parts))[1:]:
-        yield from inside(f"%m{k}", result.shape, [(sink.dim, 0, part.begin)])
-        now = "%y" if k == len(sink.parts) - 1 else f"%y{k}"
-        yield f'{now} = "stablehlo.select"(%m{k}, {chosen}, %a{k}) : ({flags}, {whole}, {whole}) -> {whole}'
-        chosen = now
-
-
-def _padded(spec: OpSpec, sink: _Sink) -> Iterator[str]:
-    """%a0 at the places of its part and %a1 at the others, and what else is padded."""
-    type_, [part] = _over(spec.operands[0], sink), sink.parts
-    whole, scalar, flags = mlir_type(type_), mlir_type(spec.operands[1]), mlir_type(TensorType(type_.shape, "i1"))
-    yield from inside("%m", type_.shape, [(sink.dim, part.begin, part.end)])
-    yield f'%f = "stablehlo.broadcast_in_dim"(%a1) {{broadcast_dimensions = array<i64>}} : ({scalar}) -> {whole}'
-    yield f'%c = "stablehlo.select"(%m, %a0, %f) : ({flags}, {whole}, {whole}) -> {whole}'
+    spec, operands, at.place = at.spec(sink.op), at.operands(sink.op), at.place_of(sink.op)
+    values = [grown.value(part.value, part.cone, Places(sink.dim, part.begin, sink.size)) for part in sink.parts]
+    if spec.kind == "concatenate":
+        made = values[0]
+        for part, value in zip(sink.parts[1:], values[1:], strict=True):
+            made = at.select(at.box(at.type_of(made).shape, [(sink.dim, 0, part.begin)]), made, value)
+        at.replace(sink.op, made)
+        return
+    [value], [part], shape = values, sink.parts, at.type_of(values[0]).shape
+    mask = at.box(shape, [(sink.dim, part.begin, part.end)])
+    chosen = at.select(mask, value, at.broadcast(operands[1], shape))
     low, high, between = _sides(spec)
     low[sink.dim] %= between[sink.dim] + 1
     high[sink.dim] %= between[sink.dim] + 1
-    numbers = {"edge_padding_low": low, "edge_padding_high": high, "interior_padding": between}
-    sides = ", ".join(f"{name} = array<i64: {', '.join(map(str, n))}>" for name, n in numbers.items())
-    yield f'%y = "stablehlo.pad"(%c, %a1) {{{sides}}} : ({whole}, {scalar}) -> {mlir_type(spec.results[0])}'
+    at.replace(sink.op, at.pad(chosen, operands[1], low, high, between))

@@ -9,17 +9,14 @@ Place j of a value is place j + `before` of what is computed again; what stands 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from autopart.core.op import OpSpec, TensorType
 from autopart.core.ops.rule import mappings_of, traits_of
 from autopart.core.ops.traits import Elementwise
 from autopart.core.passes.even_slices import ways
-from autopart.core.passes.padding.padding_text import pad
-from autopart.core.passes.respelled import respelled
-from autopart.core.passes.rewriting import Rewriting
-from autopart.core.passes.rewritten_as import Place, location_of, mlir_type, put_in
+from autopart.core.passes.pattern_rewriter import PatternRewriter, Place
 from autopart.core.program import Program
 from autopart.core.splats import splat_behind
 
@@ -113,66 +110,51 @@ def _is_by_place(spec: OpSpec, dim: int) -> bool:
 class Grown:
     """Cones that are computed again, each op once for the same places."""
 
-    rewriting: Rewriting
+    at: PatternRewriter
     _made: dict[tuple[int, Places], int] = field(default_factory=dict[tuple[int, Places], int])
 
-    def value(self, value: int, cone: Cone, places: Places, before: int) -> int:
-        """A value over `places`, put in before op number `before` unless it stands before it already."""
-        program = self.rewriting.before
+    def value(self, value: int, cone: Cone, places: Places) -> int:
+        """A value over `places`, put in at the rewriter's place unless it stands before it already."""
+        program, before = self.at.rewriting.before, self.at.place.before
         for op in (*sorted(cone.leaves), *cone.inner):
             key = int(program.result_ptr[op]), places
             if key not in self._made:
-                place = Place(int(program.op_scope[op]), before, op)
-                self._made[key] = self._leaf(op, places, place) if op in cone.leaves else self._inner(op, places, place)
+                with self.at.at(Place(self.at.scope(op), before, op)):
+                    self._made[key] = self._leaf(op, places) if op in cone.leaves else self._inner(op, places)
         return self._made[value, places]
 
-    def _inner(self, op: int, places: Places, place: Place) -> int:
-        program = self.rewriting.before
+    def _inner(self, op: int, places: Places) -> int:
+        program = self.at.rewriting.before
         operands = [self._made[int(value), places] for value in program.operands_of(op)]
-        spec = program.spec(op)
-        longer = replace(
-            spec,
-            operands=tuple(_longer(t, places) for t in spec.operands),
-            results=tuple(_longer(t, places) for t in spec.results),
-        )
-        return self.rewriting.add(respelled(self.rewriting, op, longer), operands, *place)[0]
+        return self.at.again(op, operands, [_longer(t, places) for t in program.spec(op).results])[0]
 
-    def _leaf(self, op: int, places: Places, place: Place) -> int:
-        program, spec = self.rewriting.before, self.rewriting.before.spec(op)
+    def _leaf(self, op: int, places: Places) -> int:
+        """A slice over more places: where there is nothing to take, it is zero.
+
+        What is sliced is first moved by whole strides, and made as long as all strides are, so that tiles stay tiles.
+        """
+        at, program, spec = self.at, self.at.rewriting.before, self.at.spec(op)
+        made = _longer(spec.results[0], places)
         if spec.kind != "slice":
-            longer = replace(spec, results=(_longer(spec.results[0], places),))
-            operands = [self.rewriting.now(int(value)) for value in program.operands_of(op)]
-            return self.rewriting.add(respelled(self.rewriting, op, longer), operands, *place)[0]
-        window = window_of(program, op)
-        text = _moved(window, spec.results[0], places, location_of(self.rewriting, op))
-        return put_in(self.rewriting, text, [window.value], place)[0]
+            return at.again(op, at.operands(op), [made])[0]
+        dim, window = places.dim, window_of(program, op)
+        stride = _stride(window, places)
+        starts, strides = list(window.starts), list(window.strides)
+        first = starts[dim] - places.before * stride
+        starts[dim], strides[dim] = first % stride, stride
+        low, length = first % stride - first, places.size * stride
+        size = window.type.shape[dim]
+        if low or length != size:
+            ends = [(low, length - size - low) if d == dim else (0, 0) for d in range(len(starts))]
+            value = at.pad(window.value, at.constant(0, made.dtype), *zip(*ends, strict=True))
+        else:
+            value = at.same(window.value)
+        limits = [start + (n - 1) * step + 1 for start, n, step in zip(starts, made.shape, strides, strict=True)]
+        return at.slice(value, starts, limits, strides)
 
 
 def _longer(type_: TensorType, places: Places) -> TensorType:
     return TensorType(tuple(places.size if d == places.dim else n for d, n in enumerate(type_.shape)), type_.dtype)
-
-
-def _moved(window: Window, type_: TensorType, places: Places, at: str) -> str:
-    """A function from what is sliced to a slice over more places; where there is nothing to take, it is zero.
-
-    What is sliced is first moved by whole strides, and made as long as all strides are, so that tiles stay tiles.
-    """
-    dim, source, made = places.dim, window.type, _longer(type_, places)
-    stride = _stride(window, places)
-    starts, sizes, strides = list(window.starts), list(made.shape), list(window.strides)
-    first = starts[dim] - places.before * stride
-    starts[dim], strides[dim] = first % stride, stride
-    low, length = first % stride - first, places.size * stride
-    held = TensorType(tuple(length if d == dim else n for d, n in enumerate(source.shape)), source.dtype)
-    lines = pad(source, held, [low if d == dim else 0 for d in range(len(starts))])
-    if not low and held == source:
-        lines = [f'%y = "stablehlo.reshape"(%x) : ({mlir_type(source)}) -> {mlir_type(held)}']
-    limits = [start + (n - 1) * step + 1 for start, n, step in zip(starts, sizes, strides, strict=True)]
-    numbers = {"start_indices": starts, "limit_indices": limits, "strides": strides}
-    sides = ", ".join(f"{name} = array<i64: {', '.join(map(str, n))}>" for name, n in numbers.items())
-    lines.append(f'%s = "stablehlo.slice"(%y) {{{sides}}} : ({mlir_type(held)}) -> {mlir_type(made)}')
-    body = "".join(f"{line} {at}\n" for line in lines)
-    return f"func.func @main(%x: {mlir_type(source)}) -> {mlir_type(made)} {{\n{body}return %s : {mlir_type(made)}\n}}"
 
 
 def _stride(window: Window, places: Places) -> int:

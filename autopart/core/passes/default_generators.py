@@ -10,35 +10,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from autopart.core.jax_internals import ir
 from autopart.core.op import OpSpec
-from autopart.core.passes.program_pass import Pass, register_pass
-from autopart.core.passes.rewritten_as import mlir_type, rewritten
-from autopart.core.program import Program
+from autopart.core.passes.pattern_rewriter import PatternPass, PatternRewriter
+from autopart.core.passes.program_pass import register_pass
 
 _BY_PHILOX = ("cpu", "cuda", "rocm")
 
 
 @register_pass("default_generators")
 @dataclass(frozen=True)
-class DefaultGenerators(Pass):
+class DefaultGenerators(PatternPass):
     """Names the generator of random bits on `platform`, the one that the program was lowered for."""
 
+    roots = ("rng_bit_generator",)
     platform: str = "cpu"
 
-    def apply(self, program: Program) -> Program:
-        """See `Pass.apply`."""
-        return rewritten(program, _is_default, _by_philox) if self.platform in _BY_PHILOX else program
+    def wanted(self, spec: OpSpec) -> bool:
+        """See `PatternPass.wanted`."""
+        return self.platform in _BY_PHILOX and spec.attributes["rng_algorithm"] == "DEFAULT"
 
-
-def _is_default(spec: OpSpec) -> bool:
-    return spec.kind == "rng_bit_generator" and spec.attributes["rng_algorithm"] == "DEFAULT"
-
-
-def _by_philox(spec: OpSpec, location: str) -> str:
-    state, bits = map(mlir_type, spec.results)
-    algorithm = "rng_algorithm = #stablehlo<rng_algorithm PHILOX>"
-    return (
-        f"func.func @main(%s: {state}) -> ({state}, {bits}) {{\n"
-        f'%a, %b = "stablehlo.rng_bit_generator"(%s) {{{algorithm}}} : ({state}) -> ({state}, {bits}) {location}\n'
-        f"return %a, %b : {state}, {bits}\n}}"
-    )
+    def rewrite(self, at: PatternRewriter, op: int) -> list[int]:
+        """See `PatternPass.rewrite`."""
+        philox = ir.Attribute.parse("#stablehlo<rng_algorithm PHILOX>")
+        return at.again(op, at.operands(op), rng_algorithm=philox)

@@ -16,23 +16,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from autopart.core.jax_internals import func, ir, numpy_dtype
-from autopart.core.op import OpSpec, TensorType, splat_value
-from autopart.core.op_spec_import import spec_of
+from autopart.core.op import OpSpec, TensorType
 from autopart.core.ops.rules.factors import reduction_codes
 from autopart.core.ops.rules.reduce import identity
-from autopart.core.passes.dead_code import DeadCode
-from autopart.core.passes.only_readers import only_read
-from autopart.core.passes.program_pass import Pass, register_pass
-from autopart.core.passes.rewriting import Rewriting
-from autopart.core.program import Program
-
-TURNS = 3
-"""Rounds at most: what was folded may be folded again."""
+from autopart.core.passes.pattern_rewriter import PatternPass, PatternRewriter
+from autopart.core.passes.program_pass import register_pass
 
 
 class _Folded(NamedTuple):
@@ -48,27 +40,6 @@ class _Folded(NamedTuple):
     like: int | None = 1
 
 
-@register_pass("folded_padding")
-@dataclass(frozen=True)
-class FoldedPadding(Pass):
-    """Pads and slices go into convolutions, windows, pads and slices beside them.
-
-    A round goes over all uses by arrays, and looks at the ops of which every reader may take them.
-    """
-
-    def apply(self, program: Program) -> Program:
-        """See `Pass.apply`."""
-        for _ in range(TURNS if program.source is not None else 0):
-            rewriting, folds = Rewriting(program), dict[tuple[int, int], int]()
-            for op in _candidates(program):
-                for reader, how in _readers(program, op).items():
-                    _fold(rewriting, op, reader, how, folds)
-            if rewriting.is_empty:
-                break
-            program = DeadCode().apply(rewriting.program())
-        return program
-
-
 _READERS = {
     "convolution": ("slice", "pad"),
     "slice": ("slice", "pad"),
@@ -77,55 +48,53 @@ _READERS = {
 """What may be folded, and into what."""
 
 
-def _candidates(program: Program) -> list[int]:
-    """The ops of which all readers stand beside them and are of a kind that may take them, and which nothing names."""
-    stays = np.zeros(program.value_count, np.bool_)
-    stays[[*program.tags_of, *program.outputs]] = True
-    made, uses = program.value_op[program.operands], np.arange(len(program.operands))
-    beside = program.op_scope[made] == program.op_scope[program.use_op]
-    first = program.operand_ptr[program.use_op] == uses
-    found = np.zeros(program.op_count, np.bool_)
-    for kind, readers in _READERS.items():
-        takes = np.array([spec.kind in readers for spec in program.specs], np.bool_)
-        taken = only_read(program, takes[program.op_spec[program.use_op]] & beside & first) & ~stays
-        is_kind = np.array([spec.kind == kind for spec in program.specs], np.bool_)
-        ops = np.flatnonzero(is_kind[program.op_spec])
-        found[ops] = taken[program.result_ptr[ops]]
-    return np.flatnonzero(found).tolist()
+@register_pass("folded_padding")
+@dataclass(frozen=True)
+class FoldedPadding(PatternPass):
+    """Pads and slices go into convolutions, windows, pads and slices beside them; the root is what goes into them."""
+
+    roots = tuple(_READERS)
+
+    def rewrite(self, at: PatternRewriter, op: int) -> None:
+        """See `PatternPass.rewrite`."""
+        kind, [value] = at.spec(op).kind, at.rewriting.results(op)
+        readers = at.only_readers(value, *_READERS[kind])
+        if kind == "convolution" and len(readers) != 1:
+            return
+        found = {reader: _folded(at, op, reader) for reader in readers}
+        if None in found.values():
+            return
+        for reader, how in found.items():
+            if how is not None:
+                at.place = at.place_of(reader)
+                operands = [at.operands((op, reader)[which])[k] for which, k in how.operands]
+                if how.like is None:
+                    array, fill = operands
+                    made = at.pad(array, fill, *(how.attributes[side] for side in _SIDES))
+                else:
+                    results = at.spec(reader).results
+                    [made] = at.again((op, reader)[how.like], operands, results, **how.attributes)
+                at.replace(reader, made)
 
 
-def _readers(program: Program, op: int) -> dict[int, _Folded]:
-    """What each reader of a candidate becomes; {} if one of them stays, or the op would be computed for several."""
-    (pointer, uses), value = program.users, int(program.result_ptr[op])
-    if program.spec(op).kind == "convolution" and pointer[value + 1] - pointer[value] != 1:
-        return {}
-    found: dict[int, _Folded] = {}
-    for reader in program.use_op[uses[pointer[value] : pointer[value + 1]]].tolist():
-        how = _folded(program, op, reader)
-        if how is None:
-            return {}
-        found[reader] = how
-    return found
-
-
-def _folded(program: Program, op: int, reader: int) -> _Folded | None:
+def _folded(at: PatternRewriter, op: int, reader: int) -> _Folded | None:
     """What the reader of a pad, a slice or a convolution becomes, if it can do without."""
-    inner, outer = program.spec(op), program.spec(reader)
+    inner, outer = at.spec(op), at.spec(reader)
     if inner.kind == "convolution":
         return _cropped(inner, outer)
     if inner.kind == "slice":
         return _padded_slice(inner, outer) if outer.kind == "pad" else _sliced_slice(inner, outer)
-    fill = _constant(program, op, 1)
+    fill = at.splat(at.operands(op)[1])
     match outer.kind:
         case "slice":
             return _sliced_pad(inner, outer)
         case "pad":
-            return _padded_pad(inner, outer, fill, _constant(program, reader, 1))
+            return _padded_pad(inner, outer, fill, at.splat(at.operands(reader)[1]))
         case "convolution" if fill is not None and fill == 0:
             space = outer.attributes["dimension_numbers"]["input_spatial_dimensions"]
             return _with_padding(inner, outer, space, "lhs_dilation")
         case "reduce_window" if fill is not None and len(outer.results) == 1:
-            codes, start = reduction_codes(outer.region, outer.results), _constant(program, reader, 1)
+            codes, start = reduction_codes(outer.region, outer.results), at.splat(at.operands(reader)[1])
             if codes is None or start is None or not fill == start == identity(codes[0], outer.results[0].dtype):
                 return None
             return _with_padding(inner, outer, range(len(outer.operands[0].shape)), "base_dilations")
@@ -233,70 +202,3 @@ def _pad(array: TensorType, low: list[int], high: list[int], operands: tuple[tup
         return None
     attributes = {"edge_padding_low": low, "edge_padding_high": high, "interior_padding": [0] * len(low)}
     return _Folded(operands, attributes, like=None)
-
-
-def _constant(program: Program, op: int, operand: int) -> np.generic | None:
-    """The number that an operand is, if it is a constant, or one of another type or shape."""
-    maker = int(program.value_op[program.operands_of(op)[operand]])
-    spec = program.spec(maker)
-    if spec.kind not in ("convert", "broadcast_in_dim", "reshape"):
-        return splat_value(spec)
-    known = _constant(program, maker, 0)
-    return None if known is None else known.astype(numpy_dtype(spec.results[0].dtype))
-
-
-def _fold(rewriting: Rewriting, op: int, reader: int, how: _Folded, folds: dict[tuple[int, int], int]) -> None:
-    """Puts what the reader becomes in its place; `folds` has what came of two specs before."""
-    program = rewriting.before
-    ends = op, reader
-    specs = int(program.op_spec[op]), int(program.op_spec[reader])
-    uses = [int(program.operand_ptr[ends[which]]) + k for which, k in how.operands]
-    if specs not in folds:
-        types = [program.type_of(int(program.operands[use])) for use in uses]
-        folds[specs] = _folded_spec(rewriting, specs[1 if how.like is None else how.like], types, specs[1], how)
-    operands, scope = [rewriting.read_by(use) for use in uses], int(program.op_scope[reader])
-    [result] = rewriting.add(folds[specs], operands, scope, reader, reader)
-    rewriting.replace(int(program.result_ptr[reader]), result)
-
-
-def _folded_spec(rewriting: Rewriting, like: int, types: Sequence[TensorType], reader: int, how: _Folded) -> int:
-    """The spec of what a reader becomes, in a module of its own; `like`: the spec whose kind it has."""
-    program, source = rewriting.before, rewriting.before.source
-    assert source is not None
-    representative = source.representatives[like]
-    assert representative is not None
-    with representative.context, representative.location:
-        module = ir.Module.create()
-        made = _emitted(module, representative, types, program.specs[reader].results[0], how)
-    rewriting.modules.append(module)
-    return rewriting.spec(spec_of(made), made)
-
-
-def _emitted(
-    module: ir.Module, like: ir.Operation, types: Sequence[TensorType], result: TensorType, how: _Folded
-) -> ir.Operation:
-    """The op, in a function of its operands."""
-    *inputs, output = (ir.RankedTensorType.get(t.shape, ir.Type.parse(t.dtype)) for t in (*types, result))
-    with ir.InsertionPoint(module.body):
-        main = func.FuncOp("main", ir.FunctionType.get(inputs, [output]))
-        block = main.add_entry_block()
-    with ir.InsertionPoint(block):
-        if how.like is None:
-            attributes = {name: _attribute(value) for name, value in how.attributes.items()}
-            made = ir.Operation.create("stablehlo.pad", [output], list(block.arguments), attributes)
-        else:
-            made = like.clone().operation
-            made.results[0].set_type(output)
-            for k, value in enumerate(block.arguments):
-                made.operands[k] = value
-            for name, value in how.attributes.items():
-                made.attributes[name] = _attribute(value)
-        func.ReturnOp(made.results)
-    return made
-
-
-def _attribute(value: Any) -> ir.Attribute:
-    """Numbers per dim, or pairs of them."""
-    if np.ndim(value) == 1:
-        return ir.DenseI64ArrayAttr.get(list(value))
-    return ir.DenseElementsAttr.get(cast(Any, np.array(value, np.int64)))

@@ -16,19 +16,11 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
-
 from autopart.core.op import OpSpec, TensorType
-from autopart.core.op_spec_import import REDUCERS
 from autopart.core.ops.traits import elements
 from autopart.core.passes.pads import MOST_PARTS, Pad, pad_of
-from autopart.core.passes.program_pass import Pass, register_pass
-from autopart.core.passes.rewriting import Rewriting
-from autopart.core.passes.rewritten_as import Place, location_of, mlir_type, put_in
-from autopart.core.program import Program
-
-OP_OF = {name: op for op, name in REDUCERS.items() if name in ("add", "max", "min", "mul")}
-"""The op of each reducer that is taken."""
+from autopart.core.passes.pattern_rewriter import COMBINED, PatternPass, PatternRewriter
+from autopart.core.passes.program_pass import register_pass
 
 FEWEST = 512
 """Of fewer elements for each of the result a reduction stays as it is."""
@@ -39,34 +31,33 @@ LEAST = 48
 
 @register_pass("joined_reductions")
 @dataclass(frozen=True)
-class JoinedReductions(Pass):
+class JoinedReductions(PatternPass):
     """Reductions of concatenations over other dims become concatenations of reductions."""
 
-    def apply(self, program: Program) -> Program:
-        """See `Pass.apply`."""
-        found = np.array([_is_long(spec) for spec in program.specs], np.bool_)
-        if program.source is None or not found.any():
-            return program
-        rewriting = Rewriting(program)
-        for op in np.flatnonzero(found[program.op_spec]).tolist():
-            joined = _joined(program, op) if _has_other_readers(program, op) else None
-            if joined is not None and _are_long(program, joined, program.spec(op)):
-                _reduce_parts(rewriting, op, joined)
-        return rewriting.program()
+    roots = ("reduce",)
+
+    def wanted(self, spec: OpSpec) -> bool:
+        """One array, reduced with a reducer of its own kind, many elements into one."""
+        if len(spec.results) != 1 or spec.region not in COMBINED:
+            return False
+        return math.prod(spec.operands[0].shape[d] for d in spec.attributes["dimensions"]) >= FEWEST
+
+    def rewrite(self, at: PatternRewriter, op: int) -> int | None:
+        """See `PatternPass.rewrite`."""
+        spec, (value, start) = at.spec(op), at.operands(op)
+        read_again = at.rewriting.reader_count(value) > 1 or at.rewriting.is_seen(value)
+        joined = _joined(at, op) if read_again else None
+        if joined is None or not _are_long(at, joined, spec):
+            return None
+        dims = spec.attributes["dimensions"]
+        parts = [
+            at.again(op, [part, start], [_left(at.type_of(part), dims)], dimensions=dims)[0] for part in joined.values
+        ]
+        return at.concatenate(parts, joined.dim - sum(d < joined.dim for d in dims))
 
 
-def _is_long(spec: OpSpec) -> bool:
-    """One array, reduced with a reducer of its own kind, many elements into one."""
-    if spec.kind != "reduce" or len(spec.results) != 1 or spec.region not in OP_OF:
-        return False
-    return math.prod(spec.operands[0].shape[d] for d in spec.attributes["dimensions"]) >= FEWEST
-
-
-def _has_other_readers(program: Program, op: int) -> bool:
-    """True if what a reduction reads is read otherwise too, or returned."""
-    pointer, _ = program.users
-    value = int(program.operands_of(op)[0])
-    return bool(pointer[value + 1] - pointer[value] > 1) or value in program.output_place
+def _left(part: TensorType, dims: tuple[int, ...]) -> TensorType:
+    return TensorType(tuple(n for d, n in enumerate(part.shape) if d not in dims), part.dtype)
 
 
 class _Joined(NamedTuple):
@@ -76,74 +67,39 @@ class _Joined(NamedTuple):
     values: list[int]
 
 
-def _are_long(program: Program, joined: _Joined, reduction: OpSpec) -> bool:
+def _are_long(at: PatternRewriter, joined: _Joined, reduction: OpSpec) -> bool:
     """Parts of a dim that is not reduced, and none leaves few elements."""
     if joined.dim in reduction.attributes["dimensions"]:
         return False
-    shortest = min(program.type_of(value).shape[joined.dim] for value in joined.values)
+    shortest = min(at.type_of(value).shape[joined.dim] for value in joined.values)
     whole = reduction.operands[0].shape[joined.dim]
     return elements(reduction.results[0]) * shortest >= LEAST * whole
 
 
-def _joined(program: Program, op: int) -> _Joined | None:
+def _joined(at: PatternRewriter, op: int) -> _Joined | None:
     """What a reduction reads: a concatenation or, where it adds, a sum of pads that are apart; None for all else."""
-    value = int(program.operands_of(op)[0])
-    maker = int(program.value_op[value])
-    if program.op_scope[maker] != program.op_scope[op]:
-        return None
-    if program.spec(maker).kind == "concatenate" and len(program.operands_of(maker)) <= MOST_PARTS:
-        return _Joined(program.spec(maker).attributes["dimension"], program.operands_of(maker).tolist())
-    return _padded_apart(program, value) if program.spec(op).region == "add" else None
+    value = at.operands(op)[0]
+    made = at.made_by(value, "concatenate")
+    if made is not None and len(made.operands) <= MOST_PARTS:
+        return _Joined(made.attributes["dimension"], at.operands(at.maker(value)))
+    return _padded_apart(at, value) if at.spec(op).region == "add" else None
 
 
-def _padded_apart(program: Program, value: int) -> _Joined | None:
+def _padded_apart(at: PatternRewriter, value: int) -> _Joined | None:
     """A sum of pads by zero, each of other places of one dim, all places together."""
-    pads, left, scope = list[Pad](), [value], program.op_scope[program.value_op[value]]
+    pads, left = list[Pad](), [value]
     while left:
-        maker = int(program.value_op[left.pop()])
-        pad = pad_of(program, maker)
-        if program.op_scope[maker] != scope or len(pads) == MOST_PARTS:
-            return None
+        read = left.pop()
+        maker = at.maker(read)
+        made = at.made_by(read, "add", "pad") if len(pads) < MOST_PARTS else None
+        pad = pad_of(at, maker) if made is not None else None
         if pad is not None:
             pads.append(pad)
-        elif program.spec(maker).kind == "add":
-            left += program.operands_of(maker).tolist()
+        elif made is not None and made.kind == "add":
+            left += at.operands(maker)
         else:
             return None
     pads.sort(key=lambda pad: pad.places.start)
-    size = program.type_of(value).shape[pads[0].dim]
     ends = [0, *(pad.places.stop for pad in pads)]
-    follow = ends[:-1] == [pad.places.start for pad in pads] and ends[-1] == size
+    follow = ends == [*(pad.places.start for pad in pads), at.type_of(value).shape[pads[0].dim]]
     return _Joined(pads[0].dim, [pad.value for pad in pads]) if follow and len({pad.dim for pad in pads}) == 1 else None
-
-
-def _reduce_parts(rewriting: Rewriting, op: int, joined: _Joined) -> None:
-    program, place = rewriting.before, Place(int(rewriting.before.op_scope[op]), op, op)
-    types = [program.type_of(value) for value in joined.values]
-    text = _parts_reduced(types, joined.dim, program.spec(op), location_of(rewriting, op))
-    [result] = put_in(rewriting, text, [*joined.values, int(program.operands_of(op)[1])], place)
-    rewriting.replace(int(program.result_ptr[op]), result)
-
-
-def _parts_reduced(types: list[TensorType], dim: int, reduction: OpSpec, line: str) -> str:
-    """A function of the parts and of what the reduction starts from."""
-    dims, result, start = reduction.attributes["dimensions"], reduction.results[0], mlir_type(reduction.operands[1])
-    parts = [mlir_type(type_) for type_ in types]
-    left = [
-        mlir_type(TensorType(tuple(n for d, n in enumerate(type_.shape) if d not in dims), type_.dtype))
-        for type_ in types
-    ]
-    reducer, over = OP_OF[reduction.region], ", ".join(map(str, dims))
-    lines = "\n".join(
-        f"%r{k} = stablehlo.reduce(%p{k} init: %init) applies {reducer} across dimensions = [{over}] "
-        f": ({part}, {start}) -> {small} {line}"
-        for k, (part, small) in enumerate(zip(parts, left, strict=True))
-    )
-    names = ", ".join(f"%r{k}" for k in range(len(parts)))
-    arguments = ", ".join(f"%p{k}: {part}" for k, part in enumerate(parts))
-    at = dim - sum(d < dim for d in dims)
-    return f"""func.func @main({arguments}, %init: {start}) -> {mlir_type(result)} {{
-        {lines}
-        %j = stablehlo.concatenate {names}, dim = {at} : ({", ".join(left)}) -> {mlir_type(result)} {line}
-        return %j : {mlir_type(result)} {line}
-    }}"""

@@ -5,13 +5,27 @@
 
 from __future__ import annotations
 
+import operator
 from typing import NamedTuple
 
-from autopart.core.program import Program
-from autopart.core.splats import splat_behind
+from autopart.core.op import OpSpec
+from autopart.core.passes.pattern_rewriter import PatternRewriter
 
 MOST_PARTS = 8
 """A sum of so many pads is one kernel, as a concatenation of them is; of more parts a reduction is no sum of theirs."""
+
+
+def sides_of(spec: OpSpec) -> tuple[list[int], list[int], list[int]]:
+    """What a pad adds before and behind each dim, and between elements; a slice without strides takes away."""
+    if spec.kind == "slice":
+        attributes, shape = spec.attributes, spec.operands[0].shape
+        low, high = [-n for n in attributes["start_indices"]], [*map(operator.sub, attributes["limit_indices"], shape)]
+        return low, high, [step - 1 for step in attributes["strides"]]
+    low, high, between = (list(spec.attributes[name]) for name in SIDES)
+    return low, high, between
+
+
+SIDES = ("edge_padding_low", "edge_padding_high", "interior_padding")
 
 
 class Pad(NamedTuple):
@@ -22,15 +36,14 @@ class Pad(NamedTuple):
     value: int
 
 
-def pad_of(program: Program, op: int) -> Pad | None:
+def pad_of(at: PatternRewriter, op: int) -> Pad | None:
     """The pad by zero of one dim that an op is."""
-    spec = program.spec(op)
+    spec = at.spec(op)
     if spec.kind != "pad" or any(spec.attributes["interior_padding"]):
         return None
-    value, filling = program.operands_of(op).tolist()
-    low, high = spec.attributes["edge_padding_low"], spec.attributes["edge_padding_high"]
+    (value, filling), (low, high, _) = at.operands(op), sides_of(spec)
     dims = [d for d in range(len(low)) if low[d] or high[d]]
-    if len(dims) != 1 or min(*low, *high) < 0 or splat_behind(program, filling) != 0:
+    if len(dims) != 1 or min(*low, *high) < 0 or at.splat(filling) != 0:
         return None
     [dim] = dims
     return Pad(dim, range(low[dim], low[dim] + spec.operands[0].shape[dim]), value)

@@ -16,7 +16,6 @@ long.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -25,10 +24,8 @@ import numpy as np
 from autopart.core.op import OpSpec, TensorType
 from autopart.core.ops.rules.convolution import windows_of
 from autopart.core.ops.traits import FEW_FEATURES
-from autopart.core.passes.program_pass import Pass, register_pass
-from autopart.core.passes.rewriting import Rewriting
-from autopart.core.passes.rewritten_as import Place, attributes_of, location_of, mlir_type, put_in
-from autopart.core.program import Program
+from autopart.core.passes.pattern_rewriter import PatternPass, PatternRewriter
+from autopart.core.passes.program_pass import register_pass
 
 FEW_AFTER = 16
 """With up to so many a matrix unit is as empty as with 3: with 12 convolutions take 0.9 to 1.1 of the seconds."""
@@ -83,20 +80,30 @@ class _Patches(NamedTuple):
 
 @register_pass("patch_rows")
 @dataclass(frozen=True)
-class PatchRows(Pass):
+class PatchRows(PatternPass):
     """Rows of patches become features, where there are few, in convolutions and the gradients of their kernels."""
 
-    def apply(self, program: Program) -> Program:
-        """See `Pass.apply`."""
-        patches = [_patches(spec) if spec.kind == "convolution" else None for spec in program.specs]
-        if program.source is None or not any(patches):
-            return program
-        rewriting, images = Rewriting(program), dict[tuple[int, int, _Fold], int]()
-        for op in np.flatnonzero(np.array([p is not None for p in patches])[program.op_spec]).tolist():
-            found = patches[program.op_spec[op]]
-            assert found is not None
-            _rewrite(rewriting, op, found, images)
-        return rewriting.program()
+    roots = ("convolution",)
+
+    def wanted(self, spec: OpSpec) -> bool:
+        """See `PatternPass.wanted`."""
+        return _patches(spec) is not None
+
+    def rewrite(self, at: PatternRewriter, op: int) -> int | None:
+        """See `PatternPass.rewrite`."""
+        spec, (images, other), found = at.spec(op), at.operands(op), _patches(at.spec(op))
+        if found is None:
+            return None
+        result, apart = spec.results[0], list(spec.attributes[found.apart])
+        apart[found.space] = 1
+        images = at.once((images, at.place.scope, found.images), lambda: _folded(at, images, found.images))
+        if not found.of_kernel:
+            return at.again(op, [images, _folded(at, other, found.kernel)], **{found.apart: apart})[0]
+        [made] = at.again(op, [images, other], [found.kernel.folded(result)], **{found.apart: apart})
+        order = found.kernel.order(result)
+        if order != sorted(order):
+            made = at.transpose(at.reshape(made, found.kernel.moved(result).shape), np.argsort(order).tolist())
+        return at.reshape(made, result.shape)
 
 
 def _patches(spec: OpSpec) -> _Patches | None:
@@ -120,65 +127,9 @@ def _patches(spec: OpSpec) -> _Patches | None:
     return found if features < FEW_FEATURES and features * images.length > FEW_AFTER else None
 
 
-def _rewrite(rewriting: Rewriting, op: int, found: _Patches, images: dict[tuple[int, int, _Fold], int]) -> None:
-    """Puts in the convolution of what is folded; `images` holds what is folded already, by value, scope and fold."""
-    program, spec = rewriting.before, rewriting.before.spec(op)
-    place, (value, other) = Place(int(program.op_scope[op]), op, op), program.operands_of(op).tolist()
-    (image_type, other_type), result = spec.operands, spec.results[0]
-    key = (value, place.scope, found.images)
-    if key not in images:
-        images[key] = _fold(rewriting, value, image_type, found.images, place)
-    if found.of_kernel:
-        types = (found.images.folded(image_type), other_type, found.kernel.folded(result))
-        made = _convolution(rewriting, found, (images[key], other), types, place)
-        made = _unfold(rewriting, made, result, found.kernel, place)
-    else:
-        kernel = _fold(rewriting, other, other_type, found.kernel, place)
-        types = (found.images.folded(image_type), found.kernel.folded(other_type), result)
-        made = _convolution(rewriting, found, (images[key], kernel), types, place)
-    rewriting.replace(int(program.result_ptr[op]), made)
-
-
-def _fold(rewriting: Rewriting, value: int, whole: TensorType, fold: _Fold, place: Place) -> int:
-    types, order = (whole, fold.cut(whole), fold.moved(whole), fold.folded(whole)), fold.order(whole)
-    return _moved(rewriting, value, types, order, place)
-
-
-def _unfold(rewriting: Rewriting, value: int, whole: TensorType, fold: _Fold, place: Place) -> int:
-    types, order = (fold.folded(whole), fold.moved(whole), fold.cut(whole), whole), np.argsort(fold.order(whole))
-    return _moved(rewriting, value, types, order.tolist(), place)
-
-
-def _moved(rewriting: Rewriting, value: int, types: tuple[TensorType, ...], order: Sequence[int], place: Place) -> int:
-    """A value reshaped, transposed and reshaped, or reshaped alone; `types` are its own and those of each step."""
-    given, cut, turned, left = map(mlir_type, types)
-    line = location_of(rewriting, place.like)
-    if list(order) == sorted(order):
-        steps = f"%d = stablehlo.reshape %a : ({given}) -> {left} {line}"
-    else:
-        steps = f"""%b = stablehlo.reshape %a : ({given}) -> {cut} {line}
-        %c = stablehlo.transpose %b, dims = {list(order)} : ({cut}) -> {turned} {line}
-        %d = stablehlo.reshape %c : ({turned}) -> {left} {line}"""
-    text = f"""func.func @main(%a: {given}) -> {left} {{
-        {steps}
-        return %d : {left} {line}
-    }}"""
-    [made] = put_in(rewriting, text, [value], place)
-    return made
-
-
-def _convolution(
-    rewriting: Rewriting, found: _Patches, operands: Sequence[int], types: tuple[TensorType, ...], place: Place
-) -> int:
-    """The convolution of types (images, kernel, result), in which patches lie side by side along the folded dim."""
-    apart = list(rewriting.before.spec(place.like).attributes[found.apart])
-    apart[found.space] = 1
-    how = attributes_of(rewriting, place.like) | {found.apart: f"array<i64: {', '.join(map(str, apart))}>"}
-    attributes = ", ".join(f"{name} = {attribute}" for name, attribute in how.items())
-    (images, kernel, result), line = map(mlir_type, types), location_of(rewriting, place.like)
-    text = f"""func.func @main(%a: {images}, %b: {kernel}) -> {result} {{
-        %c = "stablehlo.convolution"(%a, %b) {{{attributes}}} : ({images}, {kernel}) -> {result} {line}
-        return %c : {result} {line}
-    }}"""
-    [made] = put_in(rewriting, text, operands, place)
-    return made
+def _folded(at: PatternRewriter, value: int, fold: _Fold) -> int:
+    whole = at.type_of(value)
+    order = fold.order(whole)
+    if order != sorted(order):
+        value = at.transpose(at.reshape(value, fold.cut(whole).shape), order)
+    return at.reshape(value, fold.folded(whole).shape)

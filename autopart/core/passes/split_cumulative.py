@@ -13,29 +13,50 @@ Sums of floats are added in another order, and so are rounded otherwise; integer
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
 from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
-from autopart.core.op import MAX, MIN, MUL, SUM, OpSpec, TensorType
+from autopart.core.mlir_values import i64s
+from autopart.core.op import OpSpec
 from autopart.core.ops.rules.reduce import identity
-from autopart.core.passes.groups import groups_of
-from autopart.core.passes.program_pass import Pass, register_pass
-from autopart.core.passes.rewritten_as import mlir_type, rewritten
-from autopart.core.program import Program
-from autopart.core.splats import splat_behind
-
-_COMBINED = {"add": (SUM, "add"), "mul": (MUL, "multiply"), "max": (MAX, "maximum"), "min": (MIN, "minimum")}
+from autopart.core.passes.groups import LEAST, MOST, groups_of, is_long
+from autopart.core.passes.pattern_rewriter import COMBINED, PatternPass, PatternRewriter, dense
+from autopart.core.passes.program_pass import register_pass
 
 
 @register_pass("split_cumulative")
 @dataclass(frozen=True)
-class SplitCumulative(Pass):
+class SplitCumulative(PatternPass):
     """Cumulative sums, products, maxima and minima of long dims run group by group."""
 
-    def apply(self, program: Program) -> Program:
-        """See `Pass.apply`."""
-        return rewritten(program, lambda spec: _running_of(spec) is not None, _text, _begins_with_nothing)
+    again = False
+    roots = ("reduce_window", "chlo.scan")
+
+    def wanted(self, spec: OpSpec) -> bool:
+        """See `PatternPass.wanted`."""
+        return _running_of(spec) is not None
+
+    def rewrite(self, at: PatternRewriter, op: int) -> list[int] | None:
+        """See `PatternPass.rewrite`."""
+        spec, (array, start) = at.spec(op), at.operands(op)
+        running, (code, kind), first = _running_of(spec), COMBINED[spec.region], at.splat(start)
+        if running is None or first is None or first != identity(code, spec.operands[0].dtype):
+            return None
+        (dim, up), shape = running, spec.operands[0].shape
+        if ones := spec.operands[1].shape:
+            start = at.reshape(at.slice(start, [0] * len(ones), [1] * len(ones)), ())
+        groups = _groups(shape[dim])
+        size = shape[dim] // groups
+        of = (*shape[:dim], groups, size, *shape[dim + 1 :])
+        inside = _running(at, at.reshape(array, of), start, kind, dim + 1, (size - 1, 0) if up else (0, size - 1))
+        totals = at.reshape(_place(at, inside, dim + 1, size - 1 if up else 0), (*of[: dim + 1], *of[dim + 2 :]))
+        before = _running(at, totals, start, kind, dim, (groups, -1) if up else (-1, groups))
+        spread = at.broadcast(before, of, [d for d in range(len(of)) if d != dim + 1])
+        made = at.reshape(at.binary(kind, inside, spread), shape)
+        if len(spec.results) == 1:
+            return [made]
+        return [made, at.reshape(_place(at, made, dim, shape[dim] - 1 if up else 0), spec.results[1].shape)]
 
 
 class _Running(NamedTuple):
@@ -48,8 +69,13 @@ class _Running(NamedTuple):
 def _running_of(spec: OpSpec) -> _Running | None:
     """How an op runs along a dim that is worth splitting; None where there is none."""
     found = {"reduce_window": _of_window, "chlo.scan": _of_scan}.get(spec.kind, lambda spec: None)(spec)
-    long = found is not None and spec.region in _COMBINED and groups_of(spec.operands[0].shape[found.dim]) > 1
-    return found if long else None
+    long = found is not None and spec.region in COMBINED and is_long(spec.operands[0], found.dim)
+    return found if long and found is not None and _groups(spec.operands[0].shape[found.dim]) > 1 else None
+
+
+def _groups(size: int) -> int:
+    """How many groups a dim has; of a short one about as many as there are places in each."""
+    return groups_of(size, MOST if size >= LEAST else math.isqrt(size))
 
 
 def _of_window(spec: OpSpec) -> _Running | None:
@@ -77,92 +103,17 @@ def _paddings(size: int) -> tuple[tuple[int, int], tuple[int, int]]:
     return (size - 1, 0), (0, size - 1)
 
 
-def _begins_with_nothing(program: Program, op: int) -> bool:
-    spec = program.spec(op)
-    start = splat_behind(program, int(program.operands_of(op)[1]))
-    return start is not None and bool(start == identity(_COMBINED[spec.region][0], spec.operands[0].dtype))
+def _place(at: PatternRewriter, array: int, dim: int, place: int) -> int:
+    """One place of a dim."""
+    shape = at.type_of(array).shape
+    starts = [place if d == dim else 0 for d in range(len(shape))]
+    return at.slice(array, starts, [place + 1 if d == dim else n for d, n in enumerate(shape)])
 
 
-def _text(spec: OpSpec, location: str) -> str:
-    array, start = map(mlir_type, spec.operands)
-    lines = "".join(f"{line} {location}\n" for line in (*_start(spec), *_lines(spec), *_last(spec)))
-    left = f"%y : {array}" if len(spec.results) == 1 else f"%y, %c : {array}, {start}"
-    results = ", ".join(map(mlir_type, spec.results))
-    begins = "%z" if spec.operands[1].shape == () else "%s0"
-    return f"func.func @main(%x: {array}, {begins}: {start}) -> ({results}) {{\n{lines}return {left}\n}}"
-
-
-def _start(spec: OpSpec) -> Iterator[str]:
-    """The one number %z that the sums begin with, where an array of equal ones is given."""
-    if not spec.operands[1].shape:
-        return
-    start, ones = spec.operands[1], [1] * len(spec.operands[1].shape)
-    one = TensorType(tuple(ones), start.dtype)
-    yield _slice("%s1", "%s0", start, [0] * len(ones), ones)
-    yield f'%z = "stablehlo.reshape"(%s1) : ({mlir_type(one)}) -> {mlir_type(TensorType((), start.dtype))}'
-
-
-def _last(spec: OpSpec) -> Iterator[str]:
-    """What a scan leaves beside its sums: the last of them."""
-    if len(spec.results) == 1:
-        return
-    (dim, up), array = cast(_Running, _running_of(spec)), spec.operands[0]
-    at = array.shape[dim] - 1 if up else 0
-    starts, limits = [0] * len(array.shape), list(array.shape)
-    starts[dim], limits[dim] = at, at + 1
-    kept = TensorType((*array.shape[:dim], 1, *array.shape[dim + 1 :]), array.dtype)
-    yield _slice("%c0", "%y", array, starts, limits)
-    yield f'%c = "stablehlo.reshape"(%c0) : ({mlir_type(kept)}) -> {mlir_type(spec.results[1])}'
-
-
-def _lines(spec: OpSpec) -> Iterator[str]:
-    (dim, up), array, kind = cast(_Running, _running_of(spec)), spec.operands[0], _COMBINED[spec.region][1]
-    groups = groups_of(array.shape[dim])
-    size = array.shape[dim] // groups
-
-    def of(*middle: int) -> TensorType:
-        return TensorType((*array.shape[:dim], *middle, *array.shape[dim + 1 :]), array.dtype)
-
-    inside, totals = of(groups, size), of(groups)
-    last, rank = (size - 1 if up else 0), len(inside.shape)
-    starts = [0] * rank
-    limits = list(inside.shape)
-    starts[dim + 1], limits[dim + 1] = last, last + 1
-    kept = ", ".join(str(d) for d in range(rank) if d != dim + 1)
-    yield f'%r = "stablehlo.reshape"(%x) : ({mlir_type(array)}) -> {mlir_type(inside)}'
-    yield _running("%w", "%r", kind, inside, dim + 1, _paddings(size)[not up])
-    yield _slice("%l", "%w", inside, starts, limits)
-    yield f'%t = "stablehlo.reshape"(%l) : ({mlir_type(of(groups, 1))}) -> {mlir_type(totals)}'
-    yield _running("%e", "%t", kind, totals, dim, (groups, -1) if up else (-1, groups))
-    yield (
-        f'%b = "stablehlo.broadcast_in_dim"(%e) {{broadcast_dimensions = array<i64: {kept}>}}'
-        f" : ({mlir_type(totals)}) -> {mlir_type(inside)}"
-    )
-    yield f'%s = "stablehlo.{kind}"(%w, %b) : ({mlir_type(inside)}, {mlir_type(inside)}) -> {mlir_type(inside)}'
-    yield f'%y = "stablehlo.reshape"(%s) : ({mlir_type(inside)}) -> {mlir_type(array)}'
-
-
-def _slice(result: str, array: str, type_: TensorType, starts: list[int], limits: list[int]) -> str:
-    left = TensorType(tuple(high - low for low, high in zip(starts, limits, strict=True)), type_.dtype)
-    return (
-        f'{result} = "stablehlo.slice"({array}) {{start_indices = {_list(starts)}, limit_indices = {_list(limits)},'
-        f" strides = {_list([1] * len(starts))}}} : ({mlir_type(type_)}) -> {mlir_type(left)}"
-    )
-
-
-def _running(result: str, array: str, kind: str, type_: TensorType, dim: int, padding: tuple[int, int]) -> str:
+def _running(at: PatternRewriter, array: int, start: int, kind: str, dim: int, padding: tuple[int, int]) -> int:
     """A window over the whole of a dim, at each place."""
-    one, whole = mlir_type(TensorType((), type_.dtype)), mlir_type(type_)
-    rank = len(type_.shape)
-    window = [size if d == dim else 1 for d, size in enumerate(type_.shape)]
-    padded = ", ".join(str(list(padding) if d == dim else [0, 0]) for d in range(rank))
-    body = f'^bb0(%a: {one}, %c: {one}): %d = "stablehlo.{kind}"(%a, %c) : ({one}, {one}) -> {one}'
-    body += f' "stablehlo.return"(%d) : ({one}) -> ()'
-    attributes = f"window_dimensions = {_list(window)}, padding = dense<[{padded}]> : tensor<{rank}x2xi64>"
-    return (
-        f'{result} = "stablehlo.reduce_window"({array}, %z) ({{{body}}}) {{{attributes}}} : ({whole}, {one}) -> {whole}'
-    )
-
-
-def _list(numbers: list[int]) -> str:
-    return f"array<i64: {', '.join(map(str, numbers))}>"
+    type_ = at.type_of(array)
+    window = i64s([size if d == dim else 1 for d, size in enumerate(type_.shape)])
+    ends = dense([padding if d == dim else (0, 0) for d in range(len(type_.shape))])
+    sides = {"window_dimensions": window, "padding": ends}
+    return at.create("stablehlo.reduce_window", [array, start], [type_], by=kind, **sides)[0]

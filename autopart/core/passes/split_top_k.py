@@ -12,14 +12,15 @@ The numbers are the same to the bit: of equal ones the first, since groups stand
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
+from autopart.core.jax_internals import ir, stablehlo
+from autopart.core.mlir_values import i64, i64s
 from autopart.core.op import OpSpec, TensorType
-from autopart.core.passes.groups import MOST, groups_of
-from autopart.core.passes.program_pass import Pass, register_pass
-from autopart.core.passes.rewritten_as import mlir_type, rewritten
-from autopart.core.program import Program
+from autopart.core.passes.groups import MOST, groups_of, is_long
+from autopart.core.passes.pattern_rewriter import PatternPass, PatternRewriter
+from autopart.core.passes.program_pass import register_pass
 
 _SHARE = 8
 """What groups put forward is at most this part of the row."""
@@ -31,66 +32,47 @@ _SHORTEST = 4096
 
 @register_pass("split_top_k")
 @dataclass(frozen=True)
-class SplitTopK(Pass):
+class SplitTopK(PatternPass):
     """Chooses the largest of long rows in two rounds."""
 
-    def apply(self, program: Program) -> Program:
-        """See `Pass.apply`."""
-        return rewritten(program, _is_split, _text)
+    again = False
+    roots = ("chlo.top_k",)
+
+    def wanted(self, spec: OpSpec) -> bool:
+        """See `PatternPass.wanted`."""
+        return _groups(spec.operands[0], spec.results[0].shape[-1]) > 1
+
+    def rewrite(self, at: PatternRewriter, op: int) -> tuple[int, int]:
+        """See `PatternPass.rewrite`."""
+        (*batch, size), (value, position) = at.spec(op).operands[0].shape, at.spec(op).results
+        k = value.shape[-1]
+        groups = _groups(at.spec(op).operands[0], k)
+        values, places = _top_k(at, at.reshape(at.operands(op)[0], (*batch, groups, size // groups)), position.dtype, k)
+        group = at.iota(at.type_of(places), len(batch))
+        each = at.broadcast(at.constant(size // groups, position.dtype), at.type_of(places).shape)
+        places = at.binary("add", places, at.binary("multiply", group, each))
+        forward = (*batch, groups * k)
+        best, chosen = _top_k(at, at.reshape(values, forward), position.dtype, k)
+        return best, _looked_up(at, at.reshape(places, forward), at.reshape(chosen, (*batch, k, 1)), position)
 
 
-def _is_split(spec: OpSpec) -> bool:
-    if spec.kind != "chlo.top_k":
-        return False
-    return _groups(spec.operands[0].shape[-1], spec.results[0].shape[-1]) > 1
-
-
-def _groups(size: int, k: int) -> int:
+def _groups(row: TensorType, k: int) -> int:
     """How many groups a row has that put `k` each forward."""
-    if size < _SHORTEST:
+    if not row.shape or not is_long(row, len(row.shape) - 1, _SHORTEST):
         return 1
-    return groups_of(size, min(MOST, size // (_SHARE * max(1, k))))
+    return groups_of(row.shape[-1], min(MOST, row.shape[-1] // (_SHARE * max(1, k))))
 
 
-def _text(spec: OpSpec, location: str) -> str:
-    row, (value, position) = spec.operands[0], spec.results
-    lines = "".join(f"{line} {location}\n" for line in _lines(row, position.dtype, value.shape[-1]))
-    both = f"{mlir_type(value)}, {mlir_type(position)}"
-    return f"func.func @main(%x: {mlir_type(row)}) -> ({both}) {{\n{lines}return %v, %p : {both}\n}}"
+def _top_k(at: PatternRewriter, row: int, counted: str, k: int) -> list[int]:
+    type_ = at.type_of(row)
+    shape = (*type_.shape[:-1], k)
+    return at.create("chlo.top_k", [row], [TensorType(shape, type_.dtype), TensorType(shape, counted)], k=i64(k))
 
 
-def _lines(row: TensorType, counted: str, k: int) -> Iterator[str]:
-    *batch, size = row.shape
-    groups, rank = _groups(size, k), len(batch)
-
-    def of(*shape: int, dtype: str = row.dtype) -> str:
-        return mlir_type(TensorType((*batch, *shape), dtype))
-
-    def placed(*shape: int) -> str:
-        return of(*shape, dtype=counted)
-
-    grouped, chosen, forward = of(groups, size // groups), (groups, k), (groups * k,)
-    one, numbers = f"tensor<{counted}>", placed(*chosen)
-    yield f'%r = "stablehlo.reshape"(%x) : ({mlir_type(row)}) -> {grouped}'
-    yield f'%a, %i = "chlo.top_k"(%r) {{k = {k} : i64}} : ({grouped}) -> ({of(*chosen)}, {numbers})'
-    yield f'%c = "stablehlo.iota"() {{iota_dimension = {rank} : i64}} : () -> {numbers}'
-    yield f'%n = "stablehlo.constant"() {{value = dense<{size // groups}> : {one}}} : () -> {one}'
-    yield (f'%m = "stablehlo.broadcast_in_dim"(%n) {{broadcast_dimensions = array<i64>}} : ({one}) -> {numbers}')
-    for result, kind, left, right in (("%o", "multiply", "%c", "%m"), ("%w", "add", "%i", "%o")):
-        yield f'{result} = "stablehlo.{kind}"({left}, {right}) : ({numbers}, {numbers}) -> {numbers}'
-    yield f'%f = "stablehlo.reshape"(%a) : ({of(*chosen)}) -> {of(*forward)}'
-    yield f'%g = "stablehlo.reshape"(%w) : ({numbers}) -> {placed(*forward)}'
-    yield f'%v, %q = "chlo.top_k"(%f) {{k = {k} : i64}} : ({of(*forward)}) -> ({of(k)}, {placed(k)})'
-    yield f'%s = "stablehlo.reshape"(%q) : ({placed(k)}) -> {placed(k, 1)}'
-    yield f'%p = "stablehlo.gather"(%g, %s) {{{_along(rank)}}} : ({placed(*forward)}, {placed(k, 1)}) -> {placed(k)}'
-
-
-def _along(rank: int) -> str:
-    """Attributes of a gather along the last dim, row by row of `rank` batch dims."""
-    batch = ", ".join(map(str, range(rank)))
-    sizes = ", ".join(["1"] * (rank + 1))
-    batched = f"operand_batching_dims = [{batch}], start_indices_batching_dims = [{batch}], " if rank else ""
-    return (
-        f"dimension_numbers = #stablehlo.gather<collapsed_slice_dims = [{rank}], {batched}start_index_map = [{rank}],"
-        f" index_vector_dim = {rank + 1}>, slice_sizes = array<i64: {sizes}>, indices_are_sorted = false"
-    )
+def _looked_up(at: PatternRewriter, rows: int, places: int, made: TensorType) -> int:
+    """Of each row, the entries at its places."""
+    rank = len(made.shape) - 1
+    batch = list(range(rank))
+    numbers = stablehlo.GatherDimensionNumbers.get([], [rank], batch, batch, [rank], rank + 1)
+    sides: dict[str, Any] = {"slice_sizes": i64s([1] * (rank + 1)), "indices_are_sorted": ir.BoolAttr.get(False)}
+    return at.create("stablehlo.gather", [rows, places], [made], dimension_numbers=numbers, **sides)[0]

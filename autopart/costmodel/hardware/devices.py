@@ -183,7 +183,7 @@ class Device:
                        is known: neighbours are fused, and nothing more
     around_matmul      what its compiler does with the ops around a matmul
     library            what computes products and convolutions in place of the compiler; None: nothing does
-    combine_bytes      reductions are combined up to this size; 0: none are
+    combine_bytes      reductions are combined up to this size, on GPUs gathers too, all by what they leave; 0: none are
     hides_latency      its compiler orders ops to hide collectives, not to save memory
     strided_collectives  its collectives work along any dim in place; else along the major one, with copies around them
     reduces_whole      its compiler copies before it makes an all_reduce of a reduce_scatter into parts of layout tiles,
@@ -268,6 +268,11 @@ class Device:
         return self.compiler == "xla_tpu"
 
     @property
+    def is_xla_gpu(self) -> bool:
+        """True if XLA's GPU backend makes its kernels."""
+        return self.compiler == "xla_gpu"
+
+    @property
     def wires(self) -> Switch | Torus | None:
         """The wiring between devices of a slice or node: `fast`, or one switch for all by `link_bytes_per_s`."""
         if self.link_bytes_per_s is None:
@@ -326,9 +331,6 @@ DEVICES: Registry[Device] = Registry(
 )
 
 
-devices_are_named_by(DEVICES.named)
-
-
 def register_device(device: Device) -> Device:
     """Adds `device` to the registry and returns it; raises `DeviceError` if the name is taken."""
     check("register_device", DeviceError, device=(device, instance("a Device(...)", Device)))
@@ -342,8 +344,13 @@ def devices() -> dict[str, Device]:
 
 
 def device(name: str) -> Device:
-    """The registered device called `name`; raises `UnknownNameError` listing all of them."""
+    """The registered device called `name`, or that in the file of this name; raises `UnknownNameError` listing all."""
+    if name.endswith(".json"):
+        return importlib.import_module("autopart.costmodel.hardware.device_file").read_device(name)
     return DEVICES.named(name)
+
+
+devices_are_named_by(device)
 
 
 # The kernels read a device as one row of numbers: the matmul rate of dtype class c at place c, then these.

@@ -182,6 +182,8 @@ class Lowered(NamedTuple):
     relaid_bytes   that pass HBM in the time in which one element is copied into another layout
     on_chip_bytes  as in `Device`
     library        as in `Device`, its numbers in order; zeros where there is none
+    byte_cycles    clock cycles of all lanes while a byte passes HBM, where the compiler asks what computing again takes
+                   (XLA:GPU); else infinite
     """
 
     mapping: np.ndarray
@@ -214,6 +216,7 @@ class Lowered(NamedTuple):
     relaid_bytes: float
     on_chip_bytes: float
     library: tuple[float, float, float, float]
+    byte_cycles: float
 
 
 def stretch_shares(local: DeviceLocal, plan_rows: np.ndarray, known: np.ndarray) -> np.ndarray:

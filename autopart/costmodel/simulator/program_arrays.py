@@ -26,6 +26,7 @@ from autopart.spmd.table_gradients import table_gradients
 OP_COLUMNS = (
     "op_class", "matrix_dtype", "is_view", "fuses", "takes", "narrows", "turns", "spreads", "matrix_flop",
     "weight",
+    "cycles",
 )  # fmt: skip
 """Columns of `SpecCosts` that stand with each op."""
 

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from autopart.core.kernels import kernel
+from autopart.costmodel.compiled.latency_hiding_scheduler import gradients_last
 from autopart.costmodel.hardware.devices import ON_CHIP, Device
 from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays, Records
 from autopart.costmodel.simulator.buffers.layout_copies import (
@@ -39,7 +40,7 @@ from autopart.costmodel.simulator.kernels.kernel_graph import KERNEL, KernelGrap
 from autopart.costmodel.simulator.kernels.left_out import LeftOut, times_there
 from autopart.costmodel.simulator.kernels.multi_output import join_kernels
 from autopart.costmodel.simulator.kernels.order import order_neighbours
-from autopart.costmodel.simulator.links.combine import Batches, combine_reductions
+from autopart.costmodel.simulator.links.combine import Batches, Wires, combine_reductions
 from autopart.costmodel.simulator.links.narrow_moves import rounded_bytes
 from autopart.costmodel.simulator.links.redistribution_costs import (
     COPIED_BYTES,
@@ -59,7 +60,7 @@ class DeviceFacts(NamedTuple):
     hides_latency            the compiler orders for collectives, not for memory: neighbours keep their places
     narrows, joins, copies   `narrows_operands`, `joins_results`; `copies_updates` where layout copies are counted
     assigns                  `assigns_on_chip`
-    combine_bytes            of one combined collective, at most
+    by_shape                 results are written into operands of their own shape alone
     copy_bytes_per_s, round_bytes_per_s   at which copies are made, and arguments rounded
     """
 
@@ -69,7 +70,7 @@ class DeviceFacts(NamedTuple):
     joins: bool
     copies: bool
     assigns: bool
-    combine_bytes: float
+    by_shape: bool
     copy_bytes_per_s: float
     round_bytes_per_s: float
 
@@ -79,7 +80,7 @@ class DeviceFacts(NamedTuple):
         matmul, rate = device.around_matmul, device.hbm_bytes_per_s * device.hbm_efficiency
         return DeviceFacts(
             row, bool(device.hides_latency), bool(matmul.narrows_operands), bool(matmul.joins_results),
-            bool(matmul.copies_updates and layout_copies), bool(device.assigns_on_chip), float(device.combine_bytes),
+            bool(matmul.copies_updates and layout_copies), bool(device.assigns_on_chip), device.is_xla_gpu,
             float(rate), float(rate * device.stream_share),
         )  # fmt: skip
 
@@ -92,6 +93,7 @@ class Moves(NamedTuple):
     narrow[r]      redistribution r is moved as bf16
     def_values     the values that are redistributed after their ops (`DeviceLocal.at_def`)
     own_s[k]       seconds of the collectives that the program itself has; empty where it has none
+    wires          by which combined collectives are priced
     """
 
     plan_rows: np.ndarray
@@ -99,6 +101,7 @@ class Moves(NamedTuple):
     narrow: np.ndarray
     def_values: np.ndarray
     own_s: np.ndarray
+    wires: Wires
 
 
 class Step(NamedTuple):
@@ -177,12 +180,12 @@ class Scratch(NamedTuple):
         by_node, bytes_of, by_kind = (
             empty((5, nodes), np.int32),
             empty((4, nodes)),
-            empty((6, kinds), np.int32),
+            empty((7, kinds), np.int32),
         )
         batches = Batches(
             needed=by_buffer[0], held=empty(kinds), joined=by_kind[0], deadline=by_kind[1], open_batch=by_kind[2],
             scope=by_kind[3], stand_bytes=empty(kinds), stand_joined=by_kind[4], begun_there=by_kind[5],
-            batch_of=by_node[0], ends=by_node[1],
+            batch_of=by_node[0], ends=by_node[1], ready=by_kind[6],
         )  # fmt: skip
         return Scratch(
             ends=empty(stretch_count(ops), np.int32), fence=empty(ops, np.int32),
@@ -237,12 +240,16 @@ def run_step(
     nodes = graph.nodes.shape[0]
     if device.hides_latency:
         begin_in_order(program, local, graph, device, scratch, step)
+    if moves.wires.by_dependence:
+        gradients_last(program, local, graph, buffers.made, scratch.marked, scratch.also, planned)
+        made_at(program, graph, planned, buffers.made)
     combine_reductions(
         local,
         graph,
         moves.plan_rows,
         moves.figures,
-        device.combine_bytes,
+        moves.wires,
+        buffers.made,
         program.place,
         left_out,
         moves.def_values,
@@ -252,7 +259,7 @@ def run_step(
     )
     _copies(program, local, graph, device, moves, scratch)
     made_at(program, graph, planned, buffers.made)
-    _remember(program, local, graph, planned, scratch, step)
+    _remember(program, local, graph, planned, device.by_shape, scratch, step)
     run_early(program, graph, planned, buffers, scratch.fence, step.slot, scratch.possible, scratch.depth)
     order_by_slot(step.slot, nodes, scratch.ends, scratch.order)
     join_kernels(
@@ -260,7 +267,7 @@ def run_step(
         leader, scratch.joined, scratch.maker, scratch.reader,
     )  # fmt: skip
     plain_sizes(program, local, graph, scratch.structure, leader, device.narrows, scratch.maker, scratch.marked, plain)
-    _remember(program, local, graph, step.slot, scratch, step)
+    _remember(program, local, graph, step.slot, device.by_shape, scratch, step)
     order_by_slot(step.slot, nodes, scratch.ends, scratch.order)
     times_there(left_out, program, graph, moves.def_values, step.slot, scratch.maker, scratch.times)
     kernel_seconds(
@@ -302,11 +309,19 @@ def _copies(
 
 @kernel
 def _remember(
-    program: ProgramArrays, local: LocalArrays, graph: KernelGraph, slot: np.ndarray, scratch: Scratch, step: Step
+    program: ProgramArrays,
+    local: LocalArrays,
+    graph: KernelGraph,
+    slot: np.ndarray,
+    by_shape: bool,
+    scratch: Scratch,
+    step: Step,
 ) -> None:
     """Fills in the buffers, when nodes run at `slot`, and the bytes of outputs that take over no argument's memory."""
     last_slots(program, local, graph, slot, scratch.structure, step.buffers.last)
-    live_ranges(program, local, graph, slot, step.leader, scratch.plain, scratch.reader, scratch.maker, step.buffers)
+    live_ranges(
+        program, local, graph, slot, step.leader, scratch.plain, by_shape, scratch.reader, scratch.maker, step.buffers
+    )
     place_outputs(
         program, local, graph, scratch.transposed, scratch.gathered, step.buffers, scratch.marked,
         step.each_output_bytes,

@@ -30,6 +30,7 @@ from autopart.costmodel.simulator.kernels.kernel_graph import KERNEL, KernelGrap
 from autopart.costmodel.simulator.kernels.left_out import NOTHING_LEFT_OUT, LeftOut
 from autopart.costmodel.simulator.kernels.local_graph import DeviceGraph, local_graph
 from autopart.costmodel.simulator.layers.all_layers import AllLayers
+from autopart.costmodel.simulator.links.combine import Wires
 from autopart.costmodel.simulator.links.known_plans import Asked, KnownPlans, ask
 from autopart.costmodel.simulator.links.narrow_moves import narrow_uses
 from autopart.costmodel.simulator.links.own_collectives import OwnCollectives
@@ -45,7 +46,8 @@ from autopart.spmd.device_local import DeviceLocal
 class SimulatorOptions:
     """What is assumed.
 
-    overlap         collectives run beside compute that does not need them; else one after the other
+    overlap         collectives run beside compute that does not need them, or one after the other; None: as XLA has
+                    them, beside each other on GPUs, in turn on TPUs
     layout_padding  arrays take whole layout tiles in memory, on devices that have them
     layout_copies   updates from a transposed collective are made on copies, and so are outputs that a collective makes
                     in a donated argument's place (`layout_copies.py`), on TPU
@@ -54,7 +56,7 @@ class SimulatorOptions:
                     (`rematerialisation.py`), as XLA:TPU does; False: a step takes the memory that its schedule takes
     """
 
-    overlap: bool = False
+    overlap: bool | None = None
     layout_padding: bool = True
     layout_copies: bool = True
     recompute: bool = True
@@ -65,6 +67,7 @@ class SimulatorOptions:
 class Simulation:
     """One run: totals first, then arrays per node and buffer for whoever wants to look closer.
 
+    step_s                   seconds of a step as the options have it: `serial_s`, or `overlapped_s`
     serial_s                 seconds of a step with collectives in turn
     again_s                  of those, what results take that are computed again for want of memory
     each_output_bytes        of each output that takes over no donated argument's memory; 0 for others
@@ -104,6 +107,12 @@ class Simulation:
     plan_rows: np.ndarray = field(repr=False)
     node_plan_rows: np.ndarray = field(repr=False)
     known_plans: KnownPlans = field(repr=False)
+    overlaps: bool = False
+
+    @property
+    def step_s(self) -> float:
+        """Seconds of a step."""
+        return self.overlapped_s if self.overlaps else self.serial_s
 
     @property
     def flop(self) -> float:
@@ -118,11 +127,7 @@ class Simulation:
     @cached_property
     def _overlapped(self) -> tuple[np.ndarray, float]:
         """(float64[nodes], end of the step) if collectives run beside compute; see `_two_streams`."""
-        start_s, free_s = np.zeros(len(self.graph.nodes)), np.zeros(2)
-        _two_streams(
-            self.graph, self.leader, self.node_s * self.node_trips, np.zeros(len(self.arrays.home)), start_s, free_s
-        )
-        return start_s, float(free_s.max())
+        return two_streams(self.graph, self.leader, self.node_s * self.node_trips, len(self.arrays.home))
 
     @property
     def overlapped_s(self) -> float:
@@ -147,9 +152,9 @@ class Simulation:
 
 
 class Totals(NamedTuple):
-    """Seconds of a step with collectives in turn, and the most bytes that live."""
+    """Seconds of a step, and the most bytes that live."""
 
-    serial_s: float
+    step_s: float
     peak_bytes: float
 
 
@@ -255,6 +260,7 @@ class Simulator:
             plan_rows=rows,
             node_plan_rows=node_rows,
             known_plans=known,
+            overlaps=self.overlaps,
         )
 
     def totals_of_all(self, local: DeviceLocal, priced: Priced, layers: AllLayers) -> Totals | None:
@@ -267,9 +273,9 @@ class Simulator:
             return None
         whole, passed = found
         step = self._step(whole, np.empty(0), NOTHING_LEFT_OUT, empty)
-        serial_s = _in_all(step.timed["seconds"], step.trips) + _in_all(step.link_s, step.trips)
+        step_s = _in_all(step.timed["seconds"], step.trips) + _in_all(step.link_s, step.trips)
         stays = float(whole.held.values["settled_bytes"][passed].sum()) + float(step.each_output_bytes.sum())
-        return Totals(serial_s, float(stays + step.live[:-2].max()))
+        return Totals(step_s, float(stays + step.live[:-2].max()))
 
     def _graph(self, local: DeviceLocal, priced: Priced, empty: Empty) -> tuple[DeviceGraph, np.ndarray]:
         """The kernels of a lowering, and `Simulation.operands`."""
@@ -288,11 +294,16 @@ class Simulator:
         scratch = Scratch.empty(
             nodes, buffers, len(graph.reads), len(program.ops), outputs, len(program.scopes), known.kinds, empty
         )
-        moves = Moves(ran.plan_rows, known.figures, ran.narrow, ran.def_values, own_s)
+        moves = Moves(ran.plan_rows, known.figures, ran.narrow, ran.def_values, own_s, Wires.of(self.links))
         if not self.links.device.hides_latency:
             begin_by_memory(program, held, graph, self._device, scratch, step)
         run_step(program, held, graph, self._device, moves, left_out, scratch, step)
         return step
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether collectives run beside compute."""
+        return self.links.device.is_xla_gpu if self.options.overlap is None else self.options.overlap
 
     @cached_property
     def _device(self) -> DeviceFacts:
@@ -311,6 +322,7 @@ class Simulator:
             narrow, plan_rows, self.known_plans.moves_nothing, *assigned, axis_sizes, tile, device.matmul_tile,
             bool(device.around_matmul.nests_products), device.spread_flop, device.relaid_bytes,
             float(device.on_chip_bytes), (0.0, 0.0, 0.0, 0.0) if device.library is None else device.library.numbers,
+            device.vector_rate / device.hbm_bytes_per_s if device.is_xla_gpu else np.inf,
         )  # fmt: skip
 
     def _own_seconds(self, held: LocalArrays, graph: KernelGraph) -> np.ndarray:
@@ -339,6 +351,13 @@ def _in_all(figures: np.ndarray, trips: np.ndarray) -> float:
     Not `figures @ trips`: for arrays of this length, BLAS wakes a thread on every core and waits for all of them.
     """
     return float((figures * trips).sum())
+
+
+def two_streams(graph: KernelGraph, leader: np.ndarray, seconds: np.ndarray, buffers: int) -> tuple[np.ndarray, float]:
+    """(float64[nodes]: when each starts, when the last ends) if nodes take `seconds` and collectives run beside."""
+    start_s, free_s = np.zeros(len(graph.nodes)), np.zeros(2)
+    _two_streams(graph, leader, seconds, np.zeros(buffers), start_s, free_s)
+    return start_s, float(free_s.max())
 
 
 @kernel

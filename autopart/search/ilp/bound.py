@@ -17,6 +17,9 @@ computed.
 The score of a state over its memory is `step_s * (1 + penalty * excess)`; step_s is at least the bound without memory,
 B, so the score is at least `step_s + B * penalty * excess`, in which each byte of arguments has a price. A state that
 fits scores at least the bound under the limit, any other at least the bound at that price.
+
+All this is about collectives in turn. Where they run beside compute, a step is at least the longer of the two, and so
+at least half of their sum (`Model.least_share`).
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ import numpy as np
 
 from autopart.costmodel.hardware.fabric import ALL_GATHER, ALL_PERMUTE, ALL_REDUCE, ALL_TO_ALL, REDUCE_SCATTER
 from autopart.costmodel.hardware.links import Links
-from autopart.costmodel.simulator.links.collective_seconds import collective_s
+from autopart.costmodel.simulator.links.collective_seconds import collective_s, saved_s
 from autopart.costmodel.simulator.links.redistribution_seconds import group_segments
 
 FEW_BYTES = 1e-6
@@ -71,9 +71,12 @@ def _cheapest_cover(size: int, of_part: dict[int, float]) -> float:
 
 
 @lru_cache(maxsize=64)
-def most_latency_s(links: Links) -> float:
-    """Seconds that an all_reduce waits at most, over whatever axes: what one saves that is combined with others."""
-    masks = range(1, 1 << len(links.mesh.axis_sizes))
-    return max(
-        float(collective_s(ALL_REDUCE, 1.0, mask, links.segments, links.fabrics, links.curves)) for mask in masks
-    )
+def most_saved_s(links: Links) -> float:
+    """What a gather saves at most by being combined with others, over whatever axes: one that fills a batch.
+
+    Those that are made all_reduces of the whole save at most the latency of one.
+    """
+    masks, device = range(1, 1 << len(links.mesh.axis_sizes)), links.device
+    kind, full = (ALL_GATHER, device.combine_bytes) if device.is_xla_gpu else (ALL_REDUCE, 1.0)
+    wires = links.segments, links.fabrics, links.curves
+    return max(float(saved_s(kind, full, device.combine_bytes, mask, *wires)) for mask in masks)

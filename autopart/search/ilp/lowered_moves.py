@@ -103,15 +103,15 @@ class PlannedMoves:
         if self._class is not None and not stretches_of(target):
             ends = (without_ones(self.type_.shape, label) for label in (source, target))
             for terms in _move_terms(self._class, *ends, self.links):
-                seconds, latency_s = terms_seconds(terms, self._sized, self._figures)
-                whole, combined = min(whole, seconds), min(combined, seconds - latency_s)
+                seconds, saved_s = terms_seconds(terms, self._sized, self._figures)
+                whole, combined = min(whole, seconds), min(combined, seconds - saved_s)
             return whole, combined
         for from_ in distributed_types(self.type_.shape, source, self.mesh):
             for to in distributed_types(self.type_.shape, in_tiles(target), self.mesh):
                 priced = plan_cost(self._plan(from_, to, target), self.type_.element_bytes, self.links)
                 found = priced.seconds + priced.copy_s
                 whole = min(whole, found)
-                combined = min(combined, found - (priced.latency_s if priced.combinable else 0.0))
+                combined = min(combined, found - (priced.saved_s if priced.combinable else 0.0))
         return whole, combined
 
     @cached_property

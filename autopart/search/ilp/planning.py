@@ -152,19 +152,19 @@ class Planner:
         if built_s > min(seconds, until - time.monotonic()):
             self.note(f"no time for a bound about moves, which takes {built_s:.1g} s to build: each op by itself")
             with self._timed("bound"):
-                problem.lower_bound = each_apart(unpriced)
+                problem.lower_bound = unpriced.least_share * each_apart(unpriced)
             return
         few = program.op_count <= FEW_OPS
         model = self._model(grouped=False) if few and self._grouped else self.model
         with self._timed("bound"):
-            problem.lower_bound = each_apart(model)
+            problem.lower_bound = model.least_share * each_apart(model)
             load_kernels()
             began = time.monotonic()
             seconds = min(seconds, until - began)
             self._raise_prices(model, min(seconds / 2, seconds - built_s))
             left = max(0.0, seconds - (time.monotonic() - began))
             found = lower_bound(model, objective, left)
-        problem.lower_bound = max(found.score, problem.lower_bound)
+        problem.lower_bound = max(model.least_share * found.score, problem.lower_bound)
         self.note(*found.notes)
 
     def _raise_prices(self, model: Model, seconds: float) -> None:

@@ -33,7 +33,7 @@ from autopart.costmodel.hardware.links import mesh_links
 from autopart.costmodel.simulator.links.redistribution_seconds import gathers_combine
 from autopart.search.ilp.label_steps import DEF, DEF_ALONE, PLAN, USE, WAIT, move_seconds
 from autopart.search.ilp.labels import Label, divides, is_pending, stretches_of
-from autopart.search.ilp.least_latencies import most_latency_s
+from autopart.search.ilp.least_latencies import most_saved_s
 from autopart.search.ilp.lowered_moves import ExactJob, LeastJob, LeastMove, Pair
 from autopart.search.ilp.stretch_ways import labels_on_the_way, stretch_ways
 
@@ -69,7 +69,7 @@ class PriceJob:
             ways = stretch_ways(self.type_, label, stretches, mesh)
             found[:DEF_ALONE, : len(plain), j] = np.min([tiles[:, :, place[begin]] + s for begin, s in ways], axis=0)
         if gathers_combine(self.type_.shape, mesh_links(mesh).device):
-            found[[USE, DEF]] = np.maximum(0.0, found[[USE, DEF]] - most_latency_s(mesh_links(mesh)))
+            found[[USE, DEF]] = np.maximum(0.0, found[[USE, DEF]] - most_saved_s(mesh_links(mesh)))
         found[DEF_ALONE], found[WAIT] = found[USE], found[DEF]
         return found
 

@@ -80,10 +80,15 @@ class Model:
         nodes = Nodes.of(start, task.space.axes, arrays, statics, ways, grouped=grouped)
         narrow = narrow_uses(arrays)
         parts = regions(arrays, int(np.prod(start.mesh.axis_sizes)), chip)
-        soon = read_soon(arrays, parts)
+        soon = np.zeros(len(arrays.values), np.bool_) if chip.is_xla_gpu else read_soon(arrays, parts)
         share = least_shares(nodes, statics, arrays.ops["matrix_flop"] > 0)
         flow = Flow.of(nodes, statics, ways.stands, share, narrow, soon)
         return Model(nodes, arrays, parts, statics, ways, chip, narrow, soon, flow, Prices({}))
+
+    @property
+    def least_share(self) -> float:
+        """What a step takes at least, of compute and collectives in turn: half, where they run beside each other."""
+        return 0.5 if self.device.is_xla_gpu else 1.0
 
     def jobs(self) -> list[PriceJob]:
         """What workers must price."""

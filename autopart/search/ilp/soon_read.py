@@ -5,9 +5,9 @@
     %c = subtract %x %m       ... this one too
     %v = dot %c %w            op 52 is a kernel whatever is decided: it reads the sum, 12 ops behind
 
-A compiler leaves such a reduction alone (`combine.py`), so it pays its latency itself. What stands between a reduction
-and its first reader is known up to where neighbouring products change places (`order.py`): no further than to the
-kernels beside them that are certain.
+XLA:TPU leaves such a reduction alone (`combine.py`), so it pays its latency itself; XLA:GPU does not. What stands
+between a reduction and its first reader is known up to where neighbouring products change places (`order.py`): no
+further than to the kernels beside them that are certain.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from autopart.core.jax_internals import ir
-from autopart.spmd.mlir_values import MlirValues
+from autopart.core.mlir_values import MlirValues
 
 
 @dataclass(frozen=True)

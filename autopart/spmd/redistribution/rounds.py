@@ -51,6 +51,8 @@ def rounds_of(stretch: Stretch, size: int, ways: int) -> tuple[Round, ...]:
     that devices keep are the first round, in which nothing moves.
     """
     tile = size // ways
+    if stretch.times > 1:
+        return _exchanged(stretch, tile, ways)
     wanted = [
         (giver, taker, begin, end) for taker in range(ways) for giver, begin, end in _pieces(stretch, tile, taker, ways)
     ]
@@ -71,6 +73,25 @@ def _pieces(stretch: Stretch, tile: int, taker: int, ways: int) -> Iterator[tupl
 
 Piece = tuple[int, int, int, int]
 """(from, to, begin, end): a piece of the dim that one position needs of another's tile."""
+
+
+def _exchanged(stretch: Stretch, tile: int, ways: int) -> tuple[Round, ...]:
+    """Rounds in which every device sends one piece and receives one: of each step's rows those of one device.
+
+    Piece q of the dim is step q // ways of device q % ways, and every tile holds `times` of them. Devices whose first
+    pieces go to the same one begin with different pieces.
+    """
+    length, alike = tile // stretch.times, ways // math.gcd(stretch.times, ways)
+    rounds = list[Round]()
+    for number in range(stretch.times):
+        pairs, taken, put = list[tuple[int, int]](), [0] * ways, [0] * ways
+        for giver in range(ways):
+            piece = (number + giver // alike) % stretch.times
+            step, taker = divmod(giver * stretch.times + piece, ways)
+            pairs.append((giver, taker))
+            taken[giver], put[taker] = piece * length, step * length
+        rounds.append(Round(tuple(pairs), length, tuple(taken), tuple(put)))
+    return tuple(rounds)
 
 
 def _coloured(pieces: list[Piece], ways: int) -> list[list[Piece]]:

@@ -54,6 +54,15 @@ _COST = {
 `estimated_cycles` between chains of 16 and 32 with an add and a multiplication between, on v3). It counts nothing for
 roots, log1p, expm1 and atan, which take some here, nor for what changes a sign, which is one operation."""
 
+_GPU_CYCLES = {
+    "tanh": 467, "sine": 958, "cosine": 978, "tan": 978, "power": 510, "atan2": 431, "log_plus_one": 229,
+    "exponential_minus_one": 190, "cbrt": 178, "log": 166, "exponential": 79, "rsqrt": 75, "sqrt": 75, "divide": 19,
+    "logistic": 105, "erfc": 640, "add": 7, "subtract": 7, "multiply": 3,
+}  # fmt: skip
+"""Clock cycles per f32 element on a GPU, as XLA:GPU's fusion counts them: its profile of an H100
+(`xla/service/gpu/model/hlo_op_profiles_data.h`); tan as a cosine, logistic as exp, add and divide,
+erfc by what is done with it."""
+
 _EXPANDED = {
     "acos": 5, "acosh": 11, "asin": 7, "asinh": 14, "atanh": 8, "bessel_i1e": 84, "conj": 4, "constant_like": 0,
     "cosh": 5, "digamma": 76, "erf_inv": 39, "erfc": 63, "is_inf": 2, "lgamma": 57, "next_after": 24, "polygamma": 279,
@@ -114,9 +123,11 @@ def _traits(kind: str) -> Elementwise:
     shown = _SHOWN.get(name, ())
     if name in _COST:
         reason = "operations of the vector unit; XLA counts the function as one"
-        return Elementwise(_COST[name], passes=_PASSES.get(name), shown=shown, flop_reason=reason)
+        cycles = _GPU_CYCLES.get(name)
+        return Elementwise(_COST[name], cycles, passes=_PASSES.get(name), shown=shown, flop_reason=reason)
     return Elementwise(
         _EXPANDED.get(name, 1),
+        _GPU_CYCLES.get(name),
         passes=_PASSES.get(name),
         passes_rounded=_rounds,
         keeps_numbers=name == "convert",

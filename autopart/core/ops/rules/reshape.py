@@ -15,7 +15,7 @@ one that reads the operand whole and keeps a part of the result. Dims of size 1 
 elements has no groups.
 
 Where a batch is split into the steps of a loop (`core/passes/scanned_rows.py`), a tile that the number of steps has no
-room for goes to the rows of a step, never to a part of the steps.
+room for goes to the rows of all steps, never to a part of the steps: devices exchange rows, as many as a tile has.
 """
 
 from __future__ import annotations
@@ -28,7 +28,12 @@ from autopart.core.ops.batching import alike
 from autopart.core.ops.passages import moved
 from autopart.core.ops.rule import LocalOp, Value, rule
 from autopart.core.ops.rules.example_text import op
+from autopart.core.ops.rules.stretches import stretched
 from autopart.core.ops.traits import View
+from autopart.core.stretch import Stretch
+
+MANY_STEPS = 8
+"""Steps that axes share first, as tiles of the batch: a multiple of so many. Their rows are exchanged behind that."""
 
 
 def groups(source: tuple[int, ...], target: tuple[int, ...]) -> Iterator[tuple[list[int], list[int]]]:
@@ -71,7 +76,7 @@ def _localize(local: LocalOp) -> list[Value]:
     """The reshape of what is held; of a result on whose dim nothing was sliced, the part at this device's position."""
     sizes, starts = list(local.result_types[0].shape), {}
     for m, mapping in enumerate(local.mappings):
-        if mapping.is_only_drawn and local.ways(m) > 1:
+        if mapping.is_only_drawn and not any(mapping.reads) and local.ways(m) > 1:
             dim = mapping.results[0]
             starts[dim] = local.binary("multiply", local.position(m), local.constant(sizes[dim], "i32"))
             sizes[dim] *= local.ways(m)
@@ -110,9 +115,13 @@ def reshape(spec: OpSpec) -> Iterable[TileMapping]:
     if math.prod(source) == 0:
         return
     for ours, theirs in groups(source, target):
-        yield from _chain(source, target, ours, theirs)
-        drawn = tuple((0, d) for d in ours)
+        steps, drawn = spec.attributes.get("steps", WHOLE), tuple((0, d) for d in ours)
+        if steps != theirs[0] or math.gcd(target[steps], MANY_STEPS) == MANY_STEPS:
+            yield from _chain(source, target, ours, theirs)
         if len(theirs) == 1 < len(ours):
             yield TileMapping((WHOLE,), (theirs[0],), target[theirs[0]], drawn_by=drawn[1:])
-        if spec.attributes.get("steps") == theirs[0]:
-            yield TileMapping((WHOLE,), (theirs[1],), target[theirs[1]], drawn_by=drawn)
+        if steps == theirs[0]:
+            rows = target[theirs[1]]
+            inner = source[ours[0]] // (target[steps] * rows)
+            read = Stretch(rows, stride=inner, reach=inner, times=target[steps], apart=rows * inner)
+            yield stretched(spec, {0: (ours[0], read)}, theirs[1])

@@ -13,7 +13,7 @@ keep their sizes: they are padded where they enter and sliced where they leave.
 
 from __future__ import annotations
 
-import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,12 +25,9 @@ from autopart.core.ops.rules.reduce import identity
 from autopart.core.ops.traits import Reduction
 from autopart.core.passes.padding.joined import Joined
 from autopart.core.passes.padding.padded_dims import PaddedDims, is_gather, is_reduced
-from autopart.core.passes.padding.padding_text import cut, hold_back, mask, pad
 from autopart.core.passes.padding.twins import MARK
+from autopart.core.passes.pattern_rewriter import PatternRewriter, Place
 from autopart.core.passes.program_pass import Pass
-from autopart.core.passes.respelled import respelled
-from autopart.core.passes.rewriting import Rewriting
-from autopart.core.passes.rewritten_as import Place, location_of, mlir_type, put_in
 from autopart.core.program import Program
 
 Sizes = dict[int, int]
@@ -54,13 +51,16 @@ class Padding(Pass):
 
 def written_longer(program: Program, dims: PaddedDims) -> Program:
     """The program with those of its dims longer that `dims` was asked for."""
-    return _Writer(program, dims).written()
+    writer = _Writer(program, dims)
+    with writer.at.begun():
+        return writer.written()
 
 
 class _Writer:
     def __init__(self, program: Program, dims: PaddedDims):
         self._program, self._dims = program, dims
-        self._rewriting = Rewriting(program)
+        self.at = PatternRewriter(program)
+        self._rewriting = self.at.rewriting
         self._twins: dict[int, int] = {}
         self._sliced: dict[tuple[int, int, tuple[tuple[int, int], ...]], tuple[int, int]] = {}
         self._barrier = {op: barrier for barrier in program.barriers for op in barrier}
@@ -70,6 +70,8 @@ class _Writer:
 
     def written(self) -> Program:
         """The program with what joined longer."""
+        for op, joined in self._dims.joined.items():
+            self._rewriting.become(op, self._longer_spec(op, joined))
         for value, sizes in self._dims.seeds.items():
             op = int(self._program.value_op[value])
             place = Place(int(self._program.op_scope[op]), max(op + 1, len(self._program.arguments)), op)
@@ -79,10 +81,8 @@ class _Writer:
                 self._twins[value] = self._sliced_longer(op, sizes, place)
                 continue
             made = self._dims.sizes.get(value, {})
-            self._twins[value] = self._padded(value, value, made, {**made, **sizes}, place)
+            self._twins[value] = self._padded(value, value, {**made, **sizes}, place)
             self._rewriting.mark(self._twins[value], MARK)
-        for op, joined in self._dims.joined.items():
-            self._rewriting.become(op, self._longer_spec(op, joined))
         for op in range(self._program.op_count):
             self._reads(op, self._dims.joined.get(op, []))
         self._mask_for_all()
@@ -95,7 +95,7 @@ class _Writer:
         by, _ = self._converted(value, value, self._dims.sizes.get(value, {}), {}, place)
         type_, made = spec.operands[0], self._longer_type(spec.results[0], sizes)
         low = [-n for n in spec.attributes["start_indices"]]
-        return by if type_ == made and not any(low) else self._put_in(pad(type_, made, low), by, type_, made, place)
+        return by if type_ == made and not any(low) else self._pad(by, made, place, low)
 
     # ---- ops that join
 
@@ -105,10 +105,7 @@ class _Writer:
         operands = [self._longer_type(t, _sizes_at(joined, spec, k, False)) for k, t in enumerate(spec.operands)]
         results = [self._longer_type(t, _sizes_at(joined, spec, k, True)) for k, t in enumerate(spec.results)]
         changed = _attributes(spec, _sizes_at(joined, spec, 0, False)) if operands else {}
-        longer = dataclasses.replace(
-            spec, attributes={**spec.attributes, **changed}, operands=tuple(operands), results=tuple(results)
-        )
-        return respelled(self._rewriting, op, longer, changed)
+        return self.at.spelled(op, operands, results, **changed)
 
     def _longer_type(self, type_: TensorType, sizes: Sizes) -> TensorType:
         return TensorType(tuple(sizes.get(d, n) for d, n in enumerate(type_.shape)), type_.dtype)
@@ -158,33 +155,46 @@ class _Writer:
         if kept != has:
             key = (by, place.scope, tuple(sorted(kept.items())))
             if key not in self._sliced or self._sliced[key][0] > place.before:
-                self._sliced[key] = place.before, self._cut(value, by, has, kept, place)
+                self._sliced[key] = place.before, self._cut(value, by, kept, place)
             by = self._sliced[key][1]
-        return (by if kept == wanted else self._padded(value, by, kept, wanted, place)), wanted
+        return (by if kept == wanted else self._padded(value, by, wanted, place)), wanted
 
-    def _cut(self, value: int, by: int, has: Sizes, kept: Sizes, place: Place) -> int:
-        before, after = (self._longer_type(self._program.type_of(value), sizes) for sizes in (has, kept))
-        return self._put_in(cut(before, after), by, before, after, place)
+    def _cut(self, value: int, by: int, kept: Sizes, place: Place) -> int:
+        shape = self._longer_type(self._program.type_of(value), kept).shape
+        with self.at.at(place):
+            return self.at.slice(by, [0] * len(shape), shape)
 
-    def _padded(self, value: int, by: int, has: Sizes, wanted: Sizes, place: Place) -> int:
-        before, after = (self._longer_type(self._program.type_of(value), sizes) for sizes in (has, wanted))
-        return self._put_in(pad(before, after), by, before, after, place)
+    def _padded(self, value: int, by: int, wanted: Sizes, place: Place) -> int:
+        return self._pad(by, self._longer_type(self._program.type_of(value), wanted), place)
+
+    def _pad(self, by: int, made: TensorType, place: Place, low: Sequence[int] = ()) -> int:
+        """Zeros at the ends of the dims that are longer; `low` of them before, or fewer elements there."""
+        shape, before = self.at.type_of(by).shape, low or [0] * len(made.shape)
+        after = [n - m - k for n, m, k in zip(made.shape, shape, before, strict=True)]
+        with self.at.at(place):
+            return self.at.pad(by, self.at.constant(0, made.dtype), before, after)
 
     def _masked(self, by: int, spec: OpSpec, number: int, dim: int, wanted: Sizes, one: Joined, place: Place) -> int:
         """The operand with what a reduction leaves as it is behind the old end of a dim."""
         old = spec.operands[number]
-        type_, code = self._longer_type(old, wanted), one.mapping.results[min(number, len(spec.results) - 1)]
+        code = one.mapping.results[min(number, len(spec.results) - 1)]
         least = identity(code, old.dtype) if isinstance(traits_of(spec), Reduction) else 0
-        lines = mask(type_, dim, old.shape[dim], least)
         maker = self._place_behind(by)
         if maker is None:
-            return self._put_in(lines, by, type_, type_, place)
+            return self._mask(by, dim, old.shape[dim], least, place)
         key = by, dim, old.shape[dim], float(np.real(least))
         if key not in self._masks:
-            self._masks[key] = self._put_in(lines, by, type_, type_, maker)
+            self._masks[key] = self._mask(by, dim, old.shape[dim], least, maker)
             self._places[self._masks[key]] = maker
             self._is_masked.setdefault(by, self._masks[key])
         return self._masks[key]
+
+    def _mask(self, by: int, dim: int, size: int, value: float | np.generic, place: Place) -> int:
+        """`value` from place `size` of a dim on."""
+        at, type_ = self.at, self.at.type_of(by)
+        with at.at(place):
+            other = at.broadcast(at.constant(value, type_.dtype), type_.shape)
+            return at.select(at.box(type_.shape, [(dim, 0, size)]), by, other)
 
     def _place_behind(self, value: int) -> Place | None:
         """Behind the op that makes a value; None where nothing stands directly behind."""
@@ -214,8 +224,11 @@ class _Writer:
         bounds = [last.get(d, most) for d in numbers["start_index_map"]]
         if all(bound == most for bound in bounds):
             return by
-        type_ = self._longer_type(old, wanted)
-        return self._put_in(hold_back(type_, bounds, numbers["index_vector_dim"]), by, type_, type_, place)
+        dim, shape = numbers["index_vector_dim"], self._longer_type(old, wanted).shape
+        with self.at.at(place):
+            of = (bounds, [len(bounds)], [dim]) if dim < len(shape) else (bounds[0], [], [])
+            held = self.at.broadcast(self.at.constant(of[0], old.dtype, of[1]), shape, of[2])
+            return self.at.binary("minimum", by, held)
 
     def _outputs(self) -> None:
         """What the program returns, as long as it was; an argument's next value is what is returned."""
@@ -224,18 +237,11 @@ class _Writer:
             sizes = self._dims.sizes.get(value, {})
             if sizes:
                 op = int(program.value_op[value])
-                by = self._cut(value, value, sizes, {}, Place(0, program.op_count, op))
+                by = self._cut(value, value, {}, Place(0, program.op_count, op))
                 self._rewriting.returns(value, by)
                 for position in (p for p, v in enumerate(program.outputs) if v == value and p in program.ties):
                     argument = int(program.value_op[program.arguments[program.ties[position]]])
                     self._rewriting.read(int(program.operand_ptr[argument]), by)
-
-    def _put_in(self, lines: list[str], by: int, before: TensorType, after: TensorType, place: Place) -> int:
-        """Puts ops in that take one value and make another; its number."""
-        at, taken, made = location_of(self._rewriting, place.like), mlir_type(before), mlir_type(after)
-        body = "".join(f"{line} {at}\n" for line in lines)
-        text = f"func.func @main(%x: {taken}) -> {made} {{\n{body}return %y : {made}\n}}"
-        return put_in(self._rewriting, text, [by], place)[0]
 
 
 def _sizes_at(joined: list[Joined], spec: OpSpec, number: int, of_result: bool) -> Sizes:

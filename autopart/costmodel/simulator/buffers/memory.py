@@ -16,7 +16,7 @@ import numpy as np
 from autopart.core.kernels import kernel
 from autopart.costmodel.simulator.arrays import NARROW_SHARE, LocalArrays, ProgramArrays, Records
 from autopart.costmodel.simulator.buffers.liveness import Buffers
-from autopart.costmodel.simulator.facts.op_classes import ELEMENTWISE, UPDATE
+from autopart.costmodel.simulator.facts.op_classes import ELEMENTWISE, MATMUL, UPDATE
 from autopart.costmodel.simulator.kernels.kernel_graph import (
     DEF_MOVE,
     KERNEL,
@@ -94,6 +94,7 @@ def live_ranges(
     slot: np.ndarray,
     leader: np.ndarray,
     plain: np.ndarray,
+    by_shape: bool,
     reader: np.ndarray,
     maker: np.ndarray,
     buffers: Buffers,
@@ -103,6 +104,7 @@ def live_ranges(
     Each is of `plain` bytes or, where it is written into another buffer's memory, of none.
 
     slot[k], leader[k]   when node k runs, and in which node's kernel; scratch: see `_drop_unwritten`
+    by_shape             results are written into operands of their own shape alone (XLA:GPU)
     """
     for buffer in range(plain.shape[0]):
         buffers.end[buffer] = max(buffers.last[buffer], buffers.made[buffer])
@@ -111,7 +113,7 @@ def live_ranges(
     for i in range(program.carries.shape[0]):
         _carry(program, local, buffers, program.carries[i])
     _count_results(program, local, graph, leader, buffers, reader, maker)
-    _reuse(program, graph, slot, reader, maker, buffers)
+    _reuse(program, graph, slot, by_shape, reader, maker, buffers)
     for k in range(graph.nodes.shape[0]):
         if graph.nodes.kind[k] == DEF_MOVE:
             source = graph.reads.read_buffer[graph.read_ptr[k]]
@@ -187,6 +189,7 @@ def _reuse(
     program: ProgramArrays,
     graph: KernelGraph,
     slot: np.ndarray,
+    by_shape: bool,
     results: np.ndarray,
     maker: np.ndarray,
     buffers: Buffers,
@@ -210,6 +213,8 @@ def _reuse(
                 continue
             if maker[buffer] >= 0 and results[maker[buffer]] > 1 and not is_update:
                 continue
+            if by_shape and _is_collapsed(program, buffer):
+                continue
             if buffer < program.values.shape[0] and program.ops.carry_body[program.values.value_op[buffer]] >= 0:
                 if is_update:
                     buffers.bytes[result] = 0.0
@@ -217,6 +222,16 @@ def _reuse(
             elif buffers.bytes[buffer] == buffers.bytes[result]:
                 buffers.end[buffer] = slot[k] - 1
                 break
+
+
+@kernel
+def _is_collapsed(program: ProgramArrays, buffer: int) -> bool:
+    """True for the result of a product that has more dims than a batch, rows and columns."""
+    if buffer >= program.values.shape[0]:
+        return False
+    op = program.values.value_op[buffer]
+    least = 3 if program.specs.batches[program.ops.spec[op]] > 0 else 2
+    return program.ops.op_class[op] == MATMUL and program.values.rank[buffer] > least
 
 
 @kernel

@@ -27,6 +27,7 @@ import numpy as np
 from autopart.core.op import OpSpec
 from autopart.core.ops.rule import describe, mappings_of, named, traits_of
 from autopart.core.ops.traits import (
+    GPU_CYCLES,
     Collective,
     Constant,
     Convolution,
@@ -89,6 +90,7 @@ class SpecCosts(NamedTuple):
     op_class, matrix_dtype   see the module; the dtype class is the first operand's
     matrix_flop       flop of the matrix unit
     weight            vector operations per element: of the result, of the update, or of the largest operand
+    cycles            clock cycles per element of an elementwise op, as XLA:GPU's fusion counts them
     is_view           the result is the operand's memory
     is_constant       made inside its consumers
     fuses             may be computed inside a consumer
@@ -113,6 +115,7 @@ class SpecCosts(NamedTuple):
     matrix_dtype: np.ndarray
     matrix_flop: np.ndarray
     weight: np.ndarray
+    cycles: np.ndarray
     is_view: np.ndarray
     is_constant: np.ndarray
     fuses: np.ndarray
@@ -158,6 +161,7 @@ def spec_costs(program: Program, chip: Device) -> SpecCosts:
         matrix_dtype=np.array([_dtype(s) for s in specs], np.int8),
         matrix_flop=np.array([w.matrix_flop if w else 0.0 for w in works], float),
         weight=np.array([_weight(c, w, s) for c, w, s in zip(classes, works, specs, strict=True)], float),
+        cycles=np.array([_cycles(t) for t in traits], float),
         is_view=np.array(views, np.bool_),
         is_constant=np.array([isinstance(t, Constant) for t in traits], np.bool_),
         fuses=np.array([_fuses(t) for t in traits], np.bool_),
@@ -268,6 +272,12 @@ def _weight(found: int, flop: Work | None, spec: OpSpec) -> float:
         return 0.0
     walked = {ELEMENTWISE: spec.results[:1], UPDATE: spec.operands[1:]}.get(found, spec.operands)
     return flop.vector_flop / max(1.0, largest(walked))
+
+
+def _cycles(traits: Traits) -> float:
+    if not isinstance(traits, Elementwise):
+        return 0.0
+    return GPU_CYCLES * traits.weight if traits.cycles is None else traits.cycles
 
 
 def _fuses(traits: Traits) -> bool:

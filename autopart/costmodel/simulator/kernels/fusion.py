@@ -20,6 +20,9 @@ the rounding, has one operand: the gradient of scores, in both dots that read it
 A kernel of several ops is then merged into all that read its result, where that moves no more bytes
 (`merged_kernels.py`).
 
+XLA:GPU (`priority_fusion.cc`) asks whether computing a value again takes longer than moving it: its fusion counts 467
+clock cycles for a tanh, so the tanh of a GELU in bf16 is written beside the GELU for the backward pass.
+
 Random bits are made of no buffer, so each reader computes them, some 120 ops for a number. They are an operand to
 XLA's rule all the same: what a mask of them drops is made from two, and is written where several kernels read it.
 
@@ -55,6 +58,11 @@ MOST_OPERANDS = 100
 """Most arrays that one kernel reads: XLA makes one kernel of a sum of 100 on TPUs, two of one of 104. There is no limit
 to the ops computed inside it: 2,000 were one kernel."""
 
+MOVED_TIMES = 7.5
+"""A value that is not computed again is written once and read twice, and a kernel that computes it again hides some
+computing behind what it moves. By what XLA:GPU 0.10.2 compiles for an H100: a GELU's tanh, 506 cycles, is computed
+again in f32 and written in bf16, one of erfc is written in f32 too."""
+
 MOST_BETWEEN = 64
 """Values between two products of one kernel, at most (`nested_products.py`)."""
 
@@ -65,6 +73,7 @@ class Fused(NamedTuple):
     away       views of values that are computed inside their consumers are, too
     operands   0 where the op has several results; what several ops of one kernel read counts once where they meet, and
                what is merged as one
+    cycles     clock cycles per element of its expression, where they count
     ends       it ends the kernel of a product; of a product's result, that another runs inside it
     merges     it may be merged into the kernels that read it
     others     scratch: bool[values] `able`, bool[values] `splits`, int32[values] `meets`, `leaves`; see the functions
@@ -72,6 +81,7 @@ class Fused(NamedTuple):
 
     away: np.ndarray
     operands: np.ndarray
+    cycles: np.ndarray
     able: np.ndarray
     splits: np.ndarray
     ends: np.ndarray
@@ -90,6 +100,7 @@ class Fused(NamedTuple):
         return Fused(
             away,
             empty(values),
+            empty(values),
             able,
             splits,
             ends,
@@ -103,20 +114,27 @@ class Fused(NamedTuple):
 
 @kernel
 def fuse(
-    program: ProgramArrays, local: LocalArrays, def_values: np.ndarray, able: np.ndarray, duplicate: bool, fused: Fused
+    program: ProgramArrays,
+    local: LocalArrays,
+    def_values: np.ndarray,
+    able: np.ndarray,
+    duplicate: bool,
+    byte_cycles: float,
+    fused: Fused,
 ) -> None:
     """Fills in `fused`.
 
     def_values   the values that are redistributed after their ops
     able         as `most_fused` finds it
     duplicate    whether an expensive elementwise op is computed again for each consumer
+    byte_cycles  clock cycles of all lanes of a device while a byte passes HBM; infinite where they do not count
     """
     for value in range(fused.away.shape[0]):
         fused.able[value], fused.meets[value] = able[value], value
         fused.splits[value] = fused.away[value] = False
     _not_moved(program, local, def_values, fused.able)
     _splits(program, fused.able, fused.splits, fused.meets)
-    _fuse_able(program, local, duplicate, fused)
+    _fuse_able(program, local, duplicate, MOVED_TIMES * byte_cycles, fused)
     merge(program, local, fused.leaves, fused.able, fused.meets, fused.merges, fused.away, fused.ends_at, fused.behind)
 
 
@@ -164,14 +182,16 @@ def _find_most_fused(
 
 
 @kernel
-def _fuse_able(program: ProgramArrays, local: LocalArrays, duplicate: bool, fused: Fused) -> None:
-    """Fills in all but what is merged."""
+def _fuse_able(program: ProgramArrays, local: LocalArrays, duplicate: bool, most_cycles: float, fused: Fused) -> None:
+    """Fills in all but what is merged; `most_cycles`: by byte of a value that is computed again."""
     able, splits, leaves, operands, fused_away = fused.able, fused.splits, fused.leaves, fused.operands, fused.away
     for op in range(program.ops.shape[0]):
         for value in range(program.result_ptr[op], program.result_ptr[op + 1]):
-            operands[value], leaves.filled[value], leaves.small[value] = 0.0, UNKNOWN, 0.0
+            operands[value], fused.cycles[value] = 0.0, 0.0
+            leaves.filled[value], leaves.small[value] = UNKNOWN, 0.0
             fused.ends[value] = fused.merges[value] = False
         value, read, near = program.result_ptr[op], 0.0, False
+        cycles = program.ops.cycles[op]
         if program.result_ptr[op + 1] - value != 1 or program.ops.is_argument[op]:
             continue
         for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
@@ -181,18 +201,23 @@ def _fuse_able(program: ProgramArrays, local: LocalArrays, duplicate: bool, fuse
             inside = operand < value and fused_away[operand]
             if inside and read + here > MOST_OPERANDS:
                 inside = fused_away[operand] = False
-            if not inside:
+            if inside:
+                cycles += fused.cycles[operand] * (1.0 if splits[operand] else share)
+            else:
                 here = 0.0 if program.values.is_splat[operand] else share
             read += here
             kind = program.ops.op_class[program.uses.producer[use]]
             near = near or fused.ends[operand] or kind in (MATMUL, CONV)
-        operands[value] = read
+        operands[value], fused.cycles[value] = read, cycles
         if not able[value]:
             continue
         read_leaves(program, local, leaves, fused_away, op)
         fuses = program.ops.fuses[op] and program.values.laid[value] != NESTED
         fused.ends[value] = near and fuses and _ends_product(program, local, fused, op)
-        again = splits[value] and (program.ops.weight[op] >= EXPENSIVE and not duplicate)
+        again = splits[value] and (
+            (program.ops.weight[op] >= EXPENSIVE and not duplicate)
+            or cycles > most_cycles * program.values.element_bytes[value]
+        )
         more = splits[value] and _reads_more(program, local, fused, value)
         wasteful = splits[value] and (program.values.exponential[value] or more)
         fused_away[value] = not again and not wasteful

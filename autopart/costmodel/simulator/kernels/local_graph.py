@@ -93,7 +93,7 @@ def _build(
 ) -> tuple[int, int]:
     """Fills in all that has room; returns how many nodes there are, and the first that is not filled in."""
     local_arrays(program, known, lowered, held)
-    fuse(program, held, lowered.at_def, able, duplicate, fused)
+    fuse(program, held, lowered.at_def, able, duplicate, lowered.byte_cycles, fused)
     nest_products(program, held, lowered, fused)
     round_once(program, held, fused)
     nodes = list_nodes(program, held, lowered.at_def, lowered.by_position, graph, walk)

@@ -25,7 +25,7 @@ from autopart.core.kernels import kernel
 from autopart.core.like_ops import Like
 from autopart.core.program import Program
 from autopart.costmodel.simulator.links.combine import MAX_COMBINED, SOON_OPS
-from autopart.costmodel.simulator.links.redistribution_costs import BYTES_IN, COMBINABLE
+from autopart.costmodel.simulator.links.redistribution_costs import COMBINABLE, COUNTED_BYTES
 from autopart.costmodel.simulator.slots import NEVER
 
 ENDS_IN = 8
@@ -122,7 +122,9 @@ def _mark(
         row = row_of[may_wait.like[i]]
         kind = int(figures[COMBINABLE, row]) - 1
         if kind >= 0:
-            begins = _joins(batches, kind, figures[BYTES_IN, row], may_wait.at[i], may_wait.wanted[i], combine_bytes)
+            begins = _joins(
+                batches, kind, figures[COUNTED_BYTES, row], may_wait.at[i], may_wait.wanted[i], combine_bytes
+            )
             layer = may_wait.layer[i]
             if layer >= 0:
                 mark[layer] = (mark[layer] ^ np.uint64(2 * may_wait.chain[i] + begins)) * MIXER

@@ -20,7 +20,7 @@ from autopart.costmodel.simulator.arrays import ProgramArrays
 from autopart.costmodel.simulator.buffers.liveness import Buffers
 from autopart.costmodel.simulator.kernels.kernel_graph import DEF_MOVE, KERNEL, USE_MOVE, KernelGraph
 from autopart.costmodel.simulator.links.combine import MAX_COMBINED, kind_of
-from autopart.costmodel.simulator.links.redistribution_costs import BYTES_IN
+from autopart.costmodel.simulator.links.redistribution_costs import COUNTED_BYTES
 
 NOWHERE = -1000
 """The layer of what is in none."""
@@ -322,7 +322,7 @@ def _fits_together(layers: Layers, run: Run, nodes: np.ndarray, i: int) -> bool:
         if run.slot[other] == run.slot[k] and kind_of(run.graph, run.figures, run.plan_rows[other], other) == kind:
             times = 1.0 + layers.left_out if _node_layer(layers, run, other) == layers.typical else 1.0
             joined += times
-            sent += times * run.figures[BYTES_IN, run.plan_rows[other]]
+            sent += times * run.figures[COUNTED_BYTES, run.plan_rows[other]]
     return joined <= MAX_COMBINED and sent <= run.combine_bytes
 
 

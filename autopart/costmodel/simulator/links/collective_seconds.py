@@ -27,7 +27,7 @@ import math
 import numpy as np
 
 from autopart.core.errors import MeshError, UnknownNameError
-from autopart.core.kernels import allocating_kernel
+from autopart.core.kernels import kernel
 from autopart.costmodel.hardware.fabric import (
     ALL_GATHER,
     ALL_PERMUTE,
@@ -40,7 +40,7 @@ from autopart.costmodel.hardware.fabric import (
 from autopart.costmodel.hardware.links import AXIS, DIMENSION, FABRIC, FAST, RING, SIZE, STRIDE, Links
 
 
-@allocating_kernel
+@kernel
 def curve_s(kind: int, n: float, inner: float, whole_bytes: float, row: np.ndarray) -> float:
     """Seconds through a switch, by one `CollectiveCurve.row()`.
 
@@ -58,7 +58,7 @@ def curve_s(kind: int, n: float, inner: float, whole_bytes: float, row: np.ndarr
     return launch_s + step_s * steps + row[8] * levels + fast_s + local * row[3] + math.sqrt(row[4] * wire)
 
 
-@allocating_kernel
+@kernel
 def _torus_s(
     kind: int,
     n: float,
@@ -96,7 +96,7 @@ def _torus_s(
     return rounds * (all_hops * hop_s + (n - 1) / n * whole_bytes / (links * link_bytes_per_s))
 
 
-@allocating_kernel
+@kernel
 def _stage_s(
     kind: int,
     fabric: int,
@@ -120,7 +120,30 @@ def _stage_s(
     return seconds
 
 
-@allocating_kernel
+@kernel
+def _along(fabric: int, mask: int, segments: np.ndarray) -> float:
+    """Devices of a group along one fabric."""
+    n = 1.0
+    for i in range(segments.shape[0]):
+        if segments[i, FABRIC] == fabric and mask >> int(segments[i, AXIS]) & 1:
+            n *= segments[i, SIZE]
+    return n
+
+
+@kernel
+def saved_s(
+    kind: int, bytes_in: float, held: float, mask: int, segments: np.ndarray, fabrics: np.ndarray, curves: np.ndarray
+) -> float:
+    """What a collective saves by running as one with others, which send `held` bytes: latency, and a pipeline's fill.
+
+    No less where more are held: seconds are concave in bytes. Arguments as of `collective_s`.
+    """
+    alone = collective_s(kind, bytes_in, mask, segments, fabrics, curves)
+    others = collective_s(kind, held, mask, segments, fabrics, curves)
+    return alone + others - collective_s(kind, bytes_in + held, mask, segments, fabrics, curves)
+
+
+@kernel
 def collective_s(
     kind: int, bytes_in: float, mask: int, segments: np.ndarray, fabrics: np.ndarray, curves: np.ndarray
 ) -> float:
@@ -130,20 +153,16 @@ def collective_s(
     bytes_in  bytes on each device before it
     mask      bit a is set for every mesh axis a of the group
     """
-    sizes = np.ones(3)
-    for i in range(segments.shape[0]):
-        if mask >> int(segments[i, AXIS]) & 1:
-            sizes[int(segments[i, FABRIC])] *= segments[i, SIZE]
-    if kind == ALL_SLICE or bytes_in <= 0 or sizes.max() == 1:
+    outermost, group = -1, 1.0
+    for fabric in range(3):
+        n = _along(fabric, mask, segments)
+        group *= n
+        outermost = fabric if n > 1 else outermost
+    if kind == ALL_SLICE or bytes_in <= 0 or outermost < 0:
         return 0.0
-    outermost = 2
-    while sizes[outermost] == 1:
-        outermost -= 1
-    seconds, part, inner = 0.0, bytes_in, 1.0
-    if kind == ALL_GATHER:
-        part = bytes_in * sizes[0] * sizes[1] * sizes[2]
+    seconds, part, inner = 0.0, bytes_in * group if kind == ALL_GATHER else bytes_in, 1.0
     for fabric in range(outermost + 1):
-        n = sizes[fabric]
+        n = _along(fabric, mask, segments)
         if n == 1:
             continue
         if kind == ALL_PERMUTE:

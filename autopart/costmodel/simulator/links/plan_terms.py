@@ -25,9 +25,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from autopart.core.kernels import allocating_kernel, kernel
-from autopart.costmodel.hardware.fabric import ALL_REDUCE, COLLECTIVE_KINDS, REDUCE_SCATTER
+from autopart.costmodel.hardware.fabric import ALL_GATHER, ALL_REDUCE, COLLECTIVE_KINDS, REDUCE_SCATTER
 from autopart.costmodel.hardware.links import Links
-from autopart.costmodel.simulator.links.collective_seconds import collective_s
+from autopart.costmodel.simulator.links.collective_seconds import collective_s, saved_s
 from autopart.costmodel.simulator.links.redistribution_seconds import (
     gather_granules,
     group_segments,
@@ -194,18 +194,23 @@ class DeviceFigures(NamedTuple):
     tile_columns: float
     fabrics: np.ndarray
     curves: np.ndarray
+    combine_bytes: float
+    by_result: bool
 
     @staticmethod
     def of(links: Links) -> DeviceFigures:
         """Those of a mesh."""
         device = links.device
         rate, (rows, columns) = device.hbm_bytes_per_s * device.hbm_efficiency, device.layout_tile
-        return DeviceFigures(device.launch_s, rate, float(rows), float(columns), links.fabrics, links.curves)
+        return DeviceFigures(
+            device.launch_s, rate, float(rows), float(columns), links.fabrics, links.curves,
+            float(device.combine_bytes), device.is_xla_gpu,
+        )  # fmt: skip
 
 
 @allocating_kernel
 def terms_seconds(terms: PlanTerms, array: Sized, device: DeviceFigures) -> tuple[float, float]:
-    """(seconds of links and copies, latency of a reduction that may be combined) of a plan, each step in the cheapest
+    """(seconds of links and copies, what it saves at most by being combined) of a plan, each step in the cheapest
     of its forms; of equal ones, in that of fewest collectives."""
     dims, seconds, latency, row = np.ones(terms.dims.shape[0]), 0.0, 0.0, 0
     count = terms.steps.shape[0]
@@ -232,7 +237,7 @@ def terms_seconds(terms: PlanTerms, array: Sized, device: DeviceFigures) -> tupl
 
 @allocating_kernel
 def _step_s(terms: PlanTerms, row: int, array: Sized, device: DeviceFigures, dims: np.ndarray) -> tuple[float, float]:
-    """Seconds of one step, and its latency if it is a reduction, or made one; `dims` is scratch."""
+    """Seconds of one step, and what it saves at most by running as one with others; `dims` is scratch."""
     step = terms.steps[row]
     kind, before, after = step.kind, array.elements / step.ways_in, array.elements / step.ways_out
     begin = terms.steps.segments_end[row - 1] if row > 0 else 0
@@ -247,9 +252,10 @@ def _step_s(terms: PlanTerms, row: int, array: Sized, device: DeviceFigures, dim
     for k in range(first, step.held_end):
         copied += _held_bytes(terms, k, array, device, dims)
     copy_s = (step.held_end - first) // 2 * device.launch_s + copied / device.memory_bytes_per_s
-    waits = 0.0
-    if code in (ALL_REDUCE, REDUCE_SCATTER):
-        waits = min(link_s, collective_s(code, 1.0, step.mask, segments, device.fabrics, device.curves))
+    waits, counted = 0.0, after if device.by_result else max(before, after)
+    if code in (ALL_REDUCE, REDUCE_SCATTER) or (code == ALL_GATHER and device.by_result):
+        held, bytes_in = device.combine_bytes * sent / counted, sent * array.element_bytes
+        waits = saved_s(code, bytes_in, held, step.mask, segments, device.fabrics, device.curves)
     return link_s + copy_s, waits
 
 

@@ -11,9 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from autopart.core.kernels import kernel
 from autopart.core.op import SUM
 from autopart.costmodel.hardware.devices import Device
+from autopart.costmodel.hardware.fabric import ALL_GATHER, ALL_REDUCE, COLLECTIVE_KINDS
 from autopart.costmodel.hardware.links import Links
+from autopart.costmodel.simulator.links.collective_seconds import saved_s
 from autopart.costmodel.simulator.links.redistribution_seconds import RedistributionSeconds, is_whole
 from autopart.costmodel.simulator.sizes import held_elements
 from autopart.spmd.redistribution import Plan
@@ -45,10 +48,10 @@ class PlanCost:
 
     seconds       on the links
     extra_bytes   the most that arrays in between take besides source and target
-    combinable    above zero for a single reduction, or what the compiler makes one; equal for those of one kind,
-                  operation and axes
-    bytes_in      bytes on a device before, or of what it gathers
-    latency_s     the part of `seconds` that does not depend on bytes
+    combinable    above zero for a single collective that may run as one with others: `_combination`
+    counted_bytes what counts against the bytes of a combined collective
+    sent_bytes    on a device before it, as its seconds depend on them
+    saved_s       the most that it saves by running as one with others
     copy_s        seconds of local copies, which move `copied_bytes` through memory
     as_output     copies that are made where the array replaces a donated argument (`layout_copies.py`): 0, 1 or 2
     spellings     so many equal redistributions of one value need no barrier to be kept apart (`Step.spellings`)
@@ -58,8 +61,9 @@ class PlanCost:
     seconds: float
     extra_bytes: float
     combinable: int
-    bytes_in: float
-    latency_s: float
+    counted_bytes: float
+    sent_bytes: float
+    saved_s: float
     copy_s: float
     copied_bytes: float
     as_output: int
@@ -72,18 +76,23 @@ class PlanCost:
 
 
 FIGURES = (
-    "seconds", "extra_bytes", "combinable", "bytes_in", "latency_s", "copy_s", "copied_bytes", "as_output", "spellings",
+    "seconds", "extra_bytes", "combinable", "counted_bytes", "sent_bytes", "copy_s", "copied_bytes", "as_output",
+    "spellings",
 )  # fmt: skip
-SECONDS, EXTRA_BYTES, COMBINABLE, BYTES_IN, LATENCY_S, COPY_S, COPIED_BYTES, AS_OUTPUT, SPELLINGS = range(len(FIGURES))
+SECONDS, EXTRA_BYTES, COMBINABLE, COUNTED_BYTES, SENT_BYTES, COPY_S, COPIED_BYTES, AS_OUTPUT, SPELLINGS = range(
+    len(FIGURES)
+)
 """Where each stands among the figures."""
 
-NO_STEPS = PlanCost((), 0.0, 0.0, 0, 0.0, 0.0, 0.0, 0.0, 0, 0)
+KINDS = len(COLLECTIVE_KINDS)
+
+NO_STEPS = PlanCost((), 0.0, 0.0, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0, 0)
 """What moves nothing."""
 
 
 def plan_cost(plan: Plan, element_bytes: float, links: Links) -> PlanCost:
     """Prices a redistribution plan on the links of a mesh."""
-    price, steps, latency_s = RedistributionSeconds(links.mesh), [], 0.0
+    price, steps, device = RedistributionSeconds(links.mesh), [], links.device
     for step in plan.steps:
         if step.kind != "all_slice":
             took = price.step_seconds(step, element_bytes)
@@ -93,14 +102,19 @@ def plan_cost(plan: Plan, element_bytes: float, links: Links) -> PlanCost:
                     step.emitted_as, step.mesh_axes, took.link_s, size, took.copy_s, took.copied_bytes, step.collectives
                 )
             )
-            latency_s += took.latency_s
+    before, after = (side.local_elements * element_bytes for side in (plan.source, plan.target))
+    combinable = _combination(plan, links) if len(plan.steps) == 1 else 0
+    counted, sent = after if device.is_xla_gpu else max(before, after), max(before, after)
+    if combinable and combined_kind(combinable) == ALL_GATHER:
+        sent = before
     return PlanCost(
         steps=tuple(steps),
         seconds=sum(s.seconds for s in steps),
         extra_bytes=_between_bytes(plan, element_bytes, links.device),
-        combinable=_combination(plan, links) if len(plan.steps) == 1 else 0,
-        bytes_in=max(plan.source.local_elements, plan.target.local_elements) * element_bytes,
-        latency_s=latency_s,
+        combinable=combinable,
+        counted_bytes=counted,
+        sent_bytes=sent,
+        saved_s=most_saved_s(combinable, counted, sent, links) if combinable and counted else 0.0,
         copy_s=sum(s.copy_s for s in steps),
         copied_bytes=sum(s.copied_bytes for s in steps),
         as_output=_copies_as_output(plan.steps[-1], links.device) if plan.steps else 0,
@@ -176,15 +190,37 @@ def _arrays(plan: Plan, device: Device) -> Iterator[Shape]:
 
 
 def _combination(plan: Plan, links: Links) -> int:
-    """A number for the reductions that may run as one: kind, operation and axes; 0 for anything else.
+    """A number for the collectives that may run as one: kind, operation and axes; 0 for anything else.
 
     A gather that the compiler makes an all_reduce of the whole, a sum of parts of which all but one are zeros, is one.
+    XLA:GPU combines gathers as they are, too.
     """
     (step,) = plan.steps
     if step.kind not in ("all_reduce", "reduce_scatter", "all_gather") or step.gathers:
         return 0
     whole = step.kind == "all_reduce" or is_whole(step, links.device)
-    if step.kind == "all_gather" and not whole:
+    if step.kind == "all_gather" and not whole and not links.device.is_xla_gpu:
+        return 0
+    if any(links.mesh.shape[axis] != size for axis, size in step.spanned):
         return 0
     mask = sum(1 << links.mesh.index(axis) for axis in step.mesh_axes)
-    return 1 + (mask * 32 + (SUM if step.kind == "all_gather" else step.code)) * 2 + whole
+    kind = ALL_REDUCE if whole else COLLECTIVE_KINDS.index(step.kind)
+    return 1 + (mask * 32 + (SUM if step.kind == "all_gather" else step.code)) * KINDS + kind
+
+
+@kernel
+def combined_kind(combinable: int) -> int:
+    """Which collective the number of `_combination` is about."""
+    return (combinable - 1) % KINDS
+
+
+@kernel
+def combined_axes(combinable: int) -> int:
+    """The mask of axes of it."""
+    return (combinable - 1) // (32 * KINDS)
+
+
+def most_saved_s(combinable: int, counted: float, sent: float, links: Links) -> float:
+    """Seconds that a collective saves at most by running as one with others: these fill all that may be combined."""
+    kind, mask, held = combined_kind(combinable), combined_axes(combinable), links.device.combine_bytes * sent / counted
+    return float(saved_s(kind, sent, held, mask, links.segments, links.fabrics, links.curves))

@@ -175,8 +175,8 @@ def gather_granules(shape: tuple[int, ...], layout_tile: tuple[int, int]) -> tup
 
 
 def gathers_combine(shape: tuple[int, ...], device: Device) -> bool:
-    """True if gathers of the array may be made all_reduces, which are then combined with others."""
-    return any(granule > 1 for granule in gather_granules(shape, device.layout_tile))
+    """True if gathers of the array may be combined with others, as they are or made all_reduces."""
+    return device.is_xla_gpu or any(granule > 1 for granule in gather_granules(shape, device.layout_tile))
 
 
 def scatter_granules(shape: tuple[int, ...], layout_tile: tuple[int, int]) -> tuple[float, ...]:

@@ -1,0 +1,134 @@
+"""What values hold, where that is known before the program runs: constants, iotas and what is computed of these.
+Arrays that a function closes over are constants too.
+
+%i = floor((iota + 0.5) * 16 / 32)      ->      numbers(at, %i) == [0 0 1 1 2 2 ...]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from autopart.core.jax_internals import ir, numpy_dtype
+from autopart.core.op import OpSpec, splat_value
+from autopart.core.passes.pattern_rewriter import PatternRewriter
+
+MOST = 1 << 18
+"""Elements of an array that is looked at."""
+
+_BY_ELEMENT: Mapping[str, Callable[..., Any]] = {
+    "abs": np.abs,
+    "add": np.add,
+    "and": np.bitwise_and,
+    "ceil": np.ceil,
+    "clamp": lambda low, x, high: np.minimum(np.maximum(x, low), high),
+    "floor": np.floor,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "multiply": np.multiply,
+    "negate": np.negative,
+    "not": np.invert,
+    "or": np.bitwise_or,
+    "remainder": np.fmod,
+    "round_nearest_even": np.rint,
+    "select": np.where,
+    "sign": np.sign,
+    "subtract": np.subtract,
+    "xor": np.bitwise_xor,
+}
+
+_COMPARED = {
+    "EQ": np.equal,
+    "GE": np.greater_equal,
+    "GT": np.greater,
+    "LE": np.less_equal,
+    "LT": np.less,
+    "NE": np.not_equal,
+}
+
+
+def numbers(at: PatternRewriter, value: int) -> np.ndarray | None:
+    """The elements of a value; None where they are not known, or too many. Found out once."""
+    if value not in at.numbers:
+        at.numbers[value] = None
+        at.numbers[value] = _computed(at, value)
+    return at.numbers[value]
+
+
+def _computed(at: PatternRewriter, value: int) -> np.ndarray | None:
+    op = at.maker(value)
+    spec, operands = at.spec(op), at.operands(op)
+    if len(spec.results) != 1 or np.prod(spec.results[0].shape) > MOST or not _is_plain(spec.results[0].dtype):
+        return None
+    if spec.kind == "constant":
+        return _constant(at, op, spec)
+    if spec.kind == "argument":
+        held, place = at.rewriting.before.source.closed_over, at.rewriting.before.argument_place[value]
+        return np.asarray(held[place]) if place < len(held) else None
+    if spec.kind not in _BY_ELEMENT and spec.kind not in _OTHERS:
+        return None
+    read = [numbers(at, operand) for operand in operands]
+    if any(one is None for one in read):
+        return None
+    with np.errstate(all="ignore"):
+        made = _BY_ELEMENT[spec.kind](*read) if spec.kind in _BY_ELEMENT else _OTHERS[spec.kind](spec, *read)
+    return None if made is None else np.asarray(made).astype(numpy_dtype(spec.results[0].dtype), copy=False)
+
+
+def _is_plain(dtype: str) -> bool:
+    return dtype in ("f32", "f64", "i1") or dtype.removeprefix("u").removeprefix("i").isdigit()
+
+
+def _constant(at: PatternRewriter, op: int, spec: OpSpec) -> np.ndarray | None:
+    splat, source = splat_value(spec), at.rewriting.representative(at.rewriting.spec_number(op))
+    if splat is not None:
+        return np.full(spec.results[0].shape, splat)
+    return None if source is None else np.asarray(ir.DenseElementsAttr(source.attributes["value"]))
+
+
+def _iota(spec: OpSpec) -> np.ndarray:
+    dim, shape = spec.attributes["iota_dimension"], spec.results[0].shape
+    column = np.arange(shape[dim]).reshape([-1 if d == dim else 1 for d in range(len(shape))])
+    return np.broadcast_to(column, shape)
+
+
+def _broadcast(spec: OpSpec, a: np.ndarray) -> np.ndarray:
+    dims = spec.attributes["broadcast_dimensions"]
+    shape = [1] * len(spec.results[0].shape)
+    for d, n in zip(dims, a.shape, strict=True):
+        shape[d] = n
+    return np.broadcast_to(a.transpose(np.argsort(dims)).reshape(shape), spec.results[0].shape)
+
+
+def _divide(spec: OpSpec, a: np.ndarray, b: np.ndarray) -> np.ndarray | None:
+    """Of integers towards zero."""
+    if np.issubdtype(a.dtype, np.floating):
+        return a / b
+    return None if (b == 0).any() else (np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b)))
+
+
+def _reduced(spec: OpSpec, a: np.ndarray, start: np.ndarray) -> np.ndarray | None:
+    plain = spec.region == "and" and bool(start.all()) and a.dtype == bool
+    return np.asarray(a.all(spec.attributes["dimensions"])) if plain else None
+
+
+def _sliced(spec: OpSpec, a: np.ndarray) -> np.ndarray:
+    names = ("start_indices", "limit_indices", "strides")
+    return a[tuple(slice(*ends) for ends in zip(*(spec.attributes[name] for name in names), strict=True))]
+
+
+_OTHERS: Mapping[str, Callable[..., np.ndarray | None]] = {
+    "broadcast_in_dim": _broadcast,
+    "compare": lambda spec, a, b: _COMPARED[spec.attributes["comparison_direction"]](a, b),
+    "concatenate": lambda spec, *parts: np.concatenate(parts, spec.attributes["dimension"]),
+    "convert": lambda spec, a: a,
+    "divide": _divide,
+    "iota": _iota,
+    "reduce": _reduced,
+    "reshape": lambda spec, a: a.reshape(spec.results[0].shape),
+    "reverse": lambda spec, a: np.flip(a, spec.attributes["dimensions"]),
+    "slice": _sliced,
+    "transpose": lambda spec, a: a.transpose(spec.attributes["permutation"]),
+}

@@ -1,0 +1,1 @@
+"""The simulator, and our programs, beside XLA's GPU compiler, which needs no GPU."""

@@ -1,0 +1,111 @@
+"""What XLA:GPU does besides: combining by dependence, gradients last, values that are dear to compute again, shapes."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import autopart as ap
+from autopart.costmodel import collective_seconds, mesh_links
+from autopart.costmodel.hardware.devices import device
+from autopart.costmodel.simulator.slots import op_of
+from tests.cost.programs import between, f32, moves, nodes_of, simulated
+
+WAYS, N = 4, 512
+BATCH, FSDP = ap.ManualPartition({"x": 0}, axis="x"), ap.ManualPartition({"weights": 0}, axis="x")
+LINKS = mesh_links(ap.Mesh({"x": WAYS}, device="h100"))
+
+
+def loss(weights, x):
+    for w in weights:
+        x = jnp.sin(x @ w)
+    return x.sum()
+
+
+def gradients(weights, x):
+    return jax.grad(loss)(weights, x)
+
+
+def on_h100(function, *args, schedule, ways=WAYS):
+    return simulated(function, *args, device="h100", ways=ways, schedule=schedule)
+
+
+def together(kind, sent_bytes):
+    return collective_seconds(LINKS, kind, sent_bytes, "x")
+
+
+def test_gathers_run_as_one_in_front_of_the_first_that_is_wanted():
+    found = on_h100(loss, [f32(N, N)] * 3, f32(4096, N), schedule=[BATCH, FSDP])
+    *gathers, _ = moves(found)
+    assert len(gathers) == 3
+    assert len({int(found.slot[k]) for k in gathers}) == 1
+    links_s = together("all_gather", 3 * 4 * N * N / WAYS) + together("all_reduce", 4)
+    assert found.collective_s == pytest.approx(links_s)
+
+
+def test_what_they_leave_limits_how_many_run_as_one():
+    side, limit = 2048, device("h100").combine_bytes
+    found = on_h100(loss, [f32(side, side)] * 3, f32(4096, side), schedule=[BATCH, FSDP])
+    *gathers, _ = moves(found)
+    assert 4 * side * side < limit < 2 * 4 * side * side
+    assert len({int(found.slot[k]) for k in gathers}) == 3
+
+
+def test_a_reduction_that_another_one_is_made_of_does_not_run_with_it():
+    def chained(x, a, b):
+        return (x @ a) @ b
+
+    tiled = [ap.ManualPartition({"x": 1, "a": 0}, axis="x"), ap.ManualPartition({"b": 0}, axis="x")]
+    found = on_h100(chained, f32(N, N), f32(N, N), f32(N, N), schedule=tiled)
+    assert len({int(found.slot[k]) for k in moves(found)}) == len(moves(found))
+
+
+def last_products(found):
+    """(slots of the products of gradients of weights, the slot of the last other one)."""
+    products = nodes_of(found, "dot_general")
+    of_weights = {k for k in products if found.graph.nodes["written"][k] == 4 * N * N}
+    return [found.slot[k] for k in products if k in of_weights], max(
+        found.slot[k] for k in products if k not in of_weights
+    )
+
+
+def test_gradients_of_weights_come_behind_all_other_products_where_they_are_reduced():
+    weights, x = [f32(N, N)] * 3, f32(4096, N)
+    late, last = last_products(on_h100(gradients, weights, x, schedule=[BATCH]))
+    assert len(late) == 3
+    assert min(op_of(slot) for slot in late) >= op_of(last)
+    alone, last = last_products(on_h100(gradients, weights, x, schedule=[], ways=1))
+    assert min(alone) < last
+
+
+def test_they_keep_what_they_are_made_of_alive():
+    weights, x = [f32(N, N)] * 6, f32(1 << 16, N)
+    one = on_h100(gradients, weights, f32((1 << 16) // WAYS, N), schedule=[], ways=1)
+    several = on_h100(gradients, weights, x, schedule=[BATCH])
+    assert between(several) > 1.05 * between(one)
+
+
+@pytest.mark.parametrize(("dtype", "written"), [(jnp.bfloat16, True), (jnp.float32, False)])
+def test_a_tanh_is_computed_again_where_that_takes_less_than_moving_it(dtype, written):
+    def gelu(w, x):
+        return jax.grad(lambda w: (jax.nn.gelu(x @ w) @ w.T).astype(jnp.float32).sum())(w)
+
+    w, x = (jax.ShapeDtypeStruct(shape, dtype) for shape in ((N, N), (1 << 16, N)))
+    found = on_h100(gelu, w, x, schedule=[], ways=1)
+    assert bool(nodes_of(found, "tanh")) == written
+
+
+@pytest.mark.parametrize(("shape", "in_place"), [((1 << 14, N), True), ((16, 1 << 10, N), False)])
+def test_what_is_made_of_a_product_is_in_its_place_if_it_has_its_shape(shape, in_place):
+    def function(w, x):
+        return jnp.sin(x @ w) @ w
+
+    found = on_h100(function, f32(N, N), f32(*shape), schedule=[], ways=1)
+    assert between(found) == (1 if in_place else 2) * 4 * np.prod(shape)
+
+
+def test_steps_of_gpus_have_collectives_beside_compute():
+    found = on_h100(gradients, [f32(2048, 2048)] * 3, f32(1 << 15, 2048), schedule=[BATCH])
+    assert found.step_s == found.overlapped_s < found.serial_s
