@@ -63,6 +63,8 @@ def named_object(text: str) -> Any:
     """What MODULE:NAME or FILE.py:NAME names; the working directory is searched for modules too."""
     module, _, name = text.rpartition(":")
     if module.endswith(".py"):
+        if not Path(module).is_file():
+            raise UnknownNameError(f"there is no file {module}", hint="FILE.py:NAME of a Python file, or MODULE:NAME")
         space: Mapping[str, Any] = runpy.run_path(module)
     else:
         if not all(part.isidentifier() for part in module.split(".")):

@@ -184,6 +184,7 @@ class ManualPartition:
         if dims is not None:
             decision = tuple(REPLICATED if dim is None else dim for dim in dims)
         each = decision if isinstance(decision, tuple) else (decision,) * len(self.axes)
+        each = tuple(int(one) if isinstance(one, np.integer) else one for one in each)
         if len(each) != len(self.axes):
             raise TileError(f"{target.name}: {len(each)} decisions for {len(self.axes)} axes {self.axes}")
         for one in each:

@@ -1,6 +1,6 @@
 """Released models that nothing here was tuned for, each lowered for a TPU's mesh and a GPU's, in a process of its own.
 
-python -m experiments.strangers --install          the packages, in `.venv-strangers`
+python -m experiments.strangers --install          the packages, in an environment of this Python
 python -m experiments.strangers                    all rows that are not kept yet, the table, and results.json
 python -m experiments.strangers --only t5 --again  rows whose name contains this, kept or not
 python -m experiments.strangers --device h100      on one of the devices

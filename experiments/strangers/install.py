@@ -1,5 +1,7 @@
 """The environment of rows: a virtual one with the packages of `requirements.txt`, never the project's own.
 
+Each version of Python has its own; packages that ask for a newer one than runs are left out, and so are their rows.
+
 Packages that ask for half the world stand below the line `# no deps`, and come without what they ask for.
 """
 
@@ -12,7 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 LIST = Path(__file__).with_name("requirements.txt")
-ENVIRONMENT = ROOT / ".venv-strangers"
+ENVIRONMENT = ROOT / f".venv-strangers-{sys.version_info.major}.{sys.version_info.minor}"
 ALONE = "# no deps"
 
 

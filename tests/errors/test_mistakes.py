@@ -49,6 +49,7 @@ MISTAKES = [
     ("cost model typo", lambda: ap.jit(step, MESH, [], cost_model="simulater"), "'simulator'"),
     ("device typo", lambda: ap.Mesh({"a": 2}, device="tpu_v9"), "'tpu_v7', 'tpu_v4', 'tpu_v3'"),
     ("device capitals", lambda: ap.Mesh({"a": 2}, device="H100"), "'h100', 'h200', 'b200'"),
+    ("schedule file nothing", lambda: lower("nothing.py"), "there is no file nothing.py"),
     ("named typo", lambda: lower(ap.Parallelism("FDSP(data)")), "'FSDP', 'DP', 'HSDP'"),
     ("named no axes", lambda: lower(ap.Parallelism("FSDP")), 'such as "DP(data)" or "FSDP(data)+Megatron(model'),
     ("named axis typo", lambda: lower(ap.Parallelism("FSDP(dat)")), "'data'"),

@@ -27,6 +27,7 @@ PROGRAMS = {
     "singular values": lambda x: jnp.linalg.svd(x, compute_uv=False),
     "cholesky": lambda x: jnp.linalg.cholesky(spd(x)),
     "random bits": lambda x: x + jax.random.normal(jax.random.key(0), x.shape),
+    "draws that follow each other": lambda x: x + sum(map(jax.random.normal, jax.random.split(jax.random.key(0), 6))),
     "approximate top k": lambda x: jax.lax.approx_max_k(x, 2)[0],
     "top k": lambda x: jax.lax.top_k(x, 2)[0],
     "error function": jax.scipy.special.erf,

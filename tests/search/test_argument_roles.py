@@ -319,6 +319,24 @@ class Perceptron(nnx.Module):
         return self.head(x + self.down(jnp.tanh(self.up(x))))
 
 
+@pytest.mark.parametrize(
+    "optimizer", [optax.sgd(0.1), optax.adamw(1e-3), optax.lamb(1e-3)], ids=["sgd", "adamw", "lamb"]
+)
+def test_a_batch_of_few_rows_is_the_batch_though_the_update_is_most_of_the_work(optimizer):
+    params = {"up": shape(64, 128), "bias": shape(128), "down": shape(128, 64)}
+
+    def few_rows(params, state, x):
+        def error(params):
+            return jnp.mean((jnp.tanh(x @ params["up"] + params["bias"]) @ params["down"] - x) ** 2)
+
+        updates, state = optimizer.update(jax.grad(error)(params), state, params)
+        return optax.apply_updates(params, updates), state
+
+    arguments = params, jax.eval_shape(optimizer.init, params), shape(8, 64)
+    lowered = ap.jit(few_rows, ap.Mesh({"data": 4}, device="h100"), "DP(data)", donate_argnums=(0, 1)).lower(*arguments)
+    assert {name for name, spec in lowered.metadata.in_specs.items() if any(spec)} == {"x"}
+
+
 def test_modules_of_nnx_have_the_same_rows_whichever_comes_first():
     def step(model, optimizer, x, labels):
         def total(model):

@@ -124,7 +124,8 @@ def _candidates(space: DecisionSpace, axis: str) -> list[Probe]:
 
     What the program updates element by element is parameters where there is a batch, over which their gradients are
     summed. Where there is none, it may be the data itself, of which each row goes its own way: walkers, lattices,
-    populations.
+    populations. Where a dim takes no weights along and ends in gradients there is a batch, however few its rows: then a
+    step's work may be most of all the update, which the features of the optimizer's state divide.
     """
     learned, updated = set(space.facts.learned.tolist()), set(space.facts.tied.tolist())
 
@@ -137,6 +138,8 @@ def _candidates(space: DecisionSpace, axis: str) -> list[Probe]:
         (data if learned.isdisjoint(space.values(probe.decision).tolist()) else state).append(probe)
     if not any(score(p) >= LIKELY and p.ended >= GRADIENTS for p in data):
         data += [p for p in state if _is_certain(score(p), p.weights)]
+    if any(p.weights < TAKES_ALONG and p.ended >= GRADIENTS for p in data):
+        data = [p for p in data if p.weights < TAKES_ALONG]
     ranked = sorted(data, key=rank, reverse=True)
     if not ranked or _is_certain(score(ranked[0]), ranked[0].weights):
         return ranked[:1]
