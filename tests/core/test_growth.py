@@ -37,12 +37,15 @@ OF_ARRAYS = ("flatnonzero", "isin", "zeros", "full", "unique", "cumsum", "bincou
 
 @contextmanager
 def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
-    """Counts "lines" and "elements" of what runs inside, those of arrays whose methods are called among them."""
+    """Counts "lines", "calls" of what is no Python, and "elements", those of arrays whose methods are called among them."""
     work: Counter[str] = Counter()
 
     def profile(frame: Any, event: str, arg: Any) -> None:
-        array = getattr(arg, "__self__", None) if event == "c_call" else None
-        if isinstance(array, np.ndarray) and "/autopart/" in frame.f_code.co_filename:
+        if event != "c_call" or "/autopart/" not in frame.f_code.co_filename:
+            return
+        work["calls"] += 1
+        array = getattr(arg, "__self__", None)
+        if isinstance(array, np.ndarray):
             work["elements"] += array.size
 
     def trace(frame: Any, event: str, arg: Any) -> Any:
@@ -108,6 +111,11 @@ def of_export(family: str, ops: int) -> Callable[[], Any]:
     return lambda: result.exported
 
 
+def of_estimate(family: str, ops: int) -> Callable[[], Any]:
+    result = lowered(family, ops)
+    return lambda: Simulator.of(result.traced.program, MESH).run(result.program)
+
+
 def of_plan(family: str, ops: int) -> Callable[[], Any]:
     result = lowered(family, ops, [ap.ManualPartition({"params": 0}, "model")])
     return lambda: result.plan
@@ -145,6 +153,7 @@ def of_report(family: str, ops: int) -> Callable[[], Any]:
         (of_recomputation, "wide", 400),
         (of_lowering, "tied", 400),
         (of_lowering, "training", 400),
+        (of_estimate, "indexed_stack", 800),
         (of_export, "branches", 400),
         (of_export, "slices", 400),
         (of_export, "training", 800),

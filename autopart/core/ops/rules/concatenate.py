@@ -63,5 +63,5 @@ def concatenate(spec: OpSpec) -> Iterable[TileMapping]:
     yield from common_dims(spec, [d for d in range(len(shape)) if d != joined or is_one])
     if not is_one:
         sizes = [t.shape[joined] for t in spec.operands]
-        starts = [sum(sizes[:k]) for k in range(len(sizes))]
+        starts = itertools.accumulate(sizes[:-1], initial=0)
         yield stretched(spec, {k: (joined, Stretch(shape[joined], start)) for k, start in enumerate(starts)}, joined)

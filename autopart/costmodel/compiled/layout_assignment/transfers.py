@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from autopart.core.op import MAX_RANK, OpSpec, TensorType
+from autopart.core.op import MAX_RANK, OpSpec, TensorType, TileMapping
 from autopart.core.ops.rule import mappings_of, traits_of
 from autopart.core.ops.traits import (
     Collective,
@@ -79,7 +79,9 @@ class Transfers(NamedTuple):
 def transfers(specs: Sequence[OpSpec]) -> Transfers:
     """Those of a program's distinct ops."""
     kinds = [_kind(spec) for spec in specs]
-    rows = [_groups(spec, i) for spec in specs for i in range(len(spec.operands))]
+    mapped = [mappings_of(spec) or () for spec in specs]
+    each = [(spec, found, i) for spec, found in zip(specs, mapped, strict=True) for i in range(len(spec.operands))]
+    rows = [_groups(*one) for one in each]
     counts = np.array([len(spec.operands) for spec in specs], np.int32)
     both = [(t, spec.results[0]) if spec.results else (t, NOTHING) for spec in specs for t in spec.operands]
     ranks = np.array([len(a.shape) == len(b.shape) for a, b in both], np.bool_)
@@ -90,7 +92,7 @@ def transfers(specs: Sequence[OpSpec]) -> Transfers:
         by_rows=np.array([_is_by_rows(spec) for spec in specs], np.bool_),
         inner=np.array([inner for _, inner, _ in kinds], np.int32),
         lane=np.array([lane for _, _, lane in kinds], np.int8),
-        asked=np.array([_asked(spec, i) for spec in specs for i in range(len(spec.operands))], np.int32),
+        asked=np.array([_asked(*one) for one in each], np.int32),
         first=(np.cumsum(counts) - counts).astype(np.int32),
         same=(groups[:, 0] == groups[:, 1]).all(axis=1) & ranks,
         moved=np.array([elements(a) == elements(b) for a, b in both], np.bool_),
@@ -143,7 +145,7 @@ def _is_by_rows(spec: OpSpec) -> bool:
     return spec.results[0].shape[-1:] == spec.operands[0].shape[-1:] != (1,)
 
 
-def _asked(spec: OpSpec, operand: int) -> int:
+def _asked(spec: OpSpec, mappings: Sequence[TileMapping], operand: int) -> int:
     """A bit for each dim of an operand of a product along batch dims that is not one of these."""
     traits = traits_of(spec)
     if isinstance(traits, Convolution) and operand == 0:
@@ -153,11 +155,11 @@ def _asked(spec: OpSpec, operand: int) -> int:
     batch = {d for d in traits.sides(spec).batch if spec.results[0].shape[d] > 1}
     if not batch:
         return 0
-    outer = {m.operands[operand] for m in mappings_of(spec) or () if m.results[0] in batch}
+    outer = {m.operands[operand] for m in mappings if m.results[0] in batch}
     return sum(1 << d for d in range(len(spec.operands[operand].shape)) if d not in outer)
 
 
-def _groups(spec: OpSpec, operand: int) -> tuple[list[int], list[int]]:
+def _groups(spec: OpSpec, mappings: Sequence[TileMapping], operand: int) -> tuple[list[int], list[int]]:
     """The groups of the dims of an operand, and of the first result."""
     if not spec.results:
         return _padded({}), _padded({})
@@ -165,7 +167,7 @@ def _groups(spec: OpSpec, operand: int) -> tuple[list[int], list[int]]:
     joins = isinstance(traits, Elementwise) and traits.joins
     if 2 * math.prod(given) <= math.prod(left) and not joins and not _sums(spec) and len(spec.operands) > 1:
         return _padded({}), _padded({})
-    pairs = {m.operands[operand]: m.results[0] for m in mappings_of(spec) or () if m.operands[operand] >= 0}
+    pairs = {m.operands[operand]: m.results[0] for m in mappings if m.operands[operand] >= 0}
     pairs = {d: e for d, e in pairs.items() if 0 <= e < len(left)}
     long = [d for d, size in enumerate(given) if size > 1]
     if len(given) == len(left) and all(pairs.get(d, d) == d for d in long) and not _sums(spec):
