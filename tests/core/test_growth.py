@@ -37,7 +37,7 @@ OF_ARRAYS = ("flatnonzero", "isin", "zeros", "full", "unique", "cumsum", "bincou
 
 @contextmanager
 def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
-    """Counts "lines", "calls" of functions in C, and "elements", those of arrays whose methods are called among them."""
+    """Counts "lines", "calls" of C functions, and "elements", those of arrays whose methods are called among them."""
     work: Counter[str] = Counter()
 
     def profile(frame: Any, event: str, arg: Any) -> None:
