@@ -19,7 +19,7 @@ set_xla_flags(
 pytest.register_assert_rewrite("tests.golden.check")
 
 
-collect_ignore_glob = ["property/steps_*.py", "data/*"]
+collect_ignore_glob = ["property/steps_*.py", "whole_models/blocks/*", "data/*"]
 """Steps are registered when they are imported, which doctests would do once more under another name; data need packages
 that tests do without."""
 

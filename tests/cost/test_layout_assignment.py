@@ -99,7 +99,7 @@ def test_a_part_that_would_fill_few_lanes_is_laid_anew():
     assert found["slice"][-1][0] != 2
 
 
-FEW = ("dqn mcts 200 v3:4x4", "yolo DP(batch,model) v3:4x4")
+FEW = ("dqn mcts 200 v3:4x4", "generator DP(batch,model) v3:4x4")
 
 
 @pytest.mark.parametrize("pair", [p for p in (*PAIRS, *outside_pairs()) if p.name in FEW], ids=lambda pair: pair.name)

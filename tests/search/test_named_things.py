@@ -70,7 +70,7 @@ def test_a_name_of_an_executor_is_taken_once():
 
 
 def test_cost_models_have_names():
-    assert set(COST_MODELS) == {"simulator", "xla_cpu_memory"}
+    assert {*COST_MODELS} == {"simulator", "xla_cpu_memory", "a100_40gb", "a100_80gb", "h100", "h200", "b200", "gb200"}
     assert cost_model_of("simulator") == Simulated()
     assert cost_model_of("xla_cpu_memory") == XlaCpuMemory()
     assert cost_model_of(None) is None

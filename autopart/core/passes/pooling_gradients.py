@@ -32,8 +32,10 @@ class PoolingGradients(PatternPass):
         """See `PatternPass.rewrite`."""
         padded, *others = at.operands(op)
         padding, [made] = _padding(at, padded, at.spec(op)), at.rewriting.results(op)
-        readers = at.only_readers(made, "slice", "pad")
-        if padding is None or not readers or not all(_cuts(at.spec(r), padding) for r in readers):
+        if padding is None:
+            return
+        readers = at.only_readers(made, "slice", "pad") if np.any(padding) else [op]
+        if not readers or not all(r == op or _cuts(at.spec(r), padding) for r in readers):
             return
         value = at.operands(at.maker(padded))[0]
         [result] = at.again(op, [value, *others], [at.type_of(value)], padding=dense(padding))
