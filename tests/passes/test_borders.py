@@ -78,3 +78,16 @@ def test_a_slice_of_an_even_array_is_not_taken_apart():
     program = ap.jit(fun, ap.Mesh(MESH), []).lower(U).traced.program
     assert sum(program.spec(op).kind == "tanh" for op in range(program.op_count)) == 1
     assert any(program.spec(op).kind == "slice" for op in range(program.op_count))
+
+
+def test_halves_of_a_head_are_no_borders_however_short():
+    """A decoder of few features is the program that it is with many: no part of a plan says how many there are."""
+    from experiments.models import t32
+
+    def ops(**sizes: int) -> list[str]:
+        config = t32.Config(layers=1, **sizes)
+        program = ap.jit(t32.step(config), ap.Mesh({"a": 8})).lower(*t32.abstract_args(config)).traced.program
+        return [program.spec(op).kind for op in range(program.op_count)]
+
+    small = ops(model_dim=64, heads=8, vocabulary=512, batch=16, sequence=32)
+    assert small == ops(model_dim=4096, heads=32, vocabulary=32_000, batch=32, sequence=1024)

@@ -359,7 +359,8 @@ def _pad(at: PatternRewriter, op: int) -> int | None:
     if made is None or len(grown) != 1 or known is None or known != 0 or min(*low, *high) < 0:
         return None
     [dim], parts = grown, at.operands(at.maker(value))
-    if spec.operands[0].shape[dim] > MOST_ROWS:
+    rows = spec.operands[0].shape[dim]
+    if rows > MOST_ROWS or ways(spec.results[0].shape[dim]) < EVENER * ways(rows):
         return None
     if made.kind == "add":
         return at.total([at.pad(part, fill, low, high) for part in parts])

@@ -6,6 +6,7 @@ Arrays that a function closes over are constants too.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -31,7 +32,6 @@ _BY_ELEMENT: Mapping[str, Callable[..., Any]] = {
     "negate": np.negative,
     "not": np.invert,
     "or": np.bitwise_or,
-    "remainder": np.fmod,
     "round_nearest_even": np.rint,
     "select": np.where,
     "sign": np.sign,
@@ -51,16 +51,31 @@ _COMPARED = {
 
 def numbers(at: PatternRewriter, value: int) -> np.ndarray | None:
     """The elements of a value; None where they are not known, or too many. Found out once."""
-    if value not in at.numbers:
-        at.numbers[value] = None
-        at.numbers[value] = _computed(at, value)
+    left = [value]
+    while left:
+        reads = () if left[-1] in at.numbers else _read(at, left[-1])
+        if unknown := [v for v in reads if v not in at.numbers]:
+            left += unknown
+        else:
+            last = left.pop()
+            if last not in at.numbers:
+                at.numbers[last] = _computed(at, last)
     return at.numbers[value]
 
 
-def _computed(at: PatternRewriter, value: int) -> np.ndarray | None:
+def _read(at: PatternRewriter, value: int) -> list[int]:
+    """What a value is computed of, if it is of a kind that is computed here."""
     op = at.maker(value)
-    spec, operands = at.spec(op), at.operands(op)
-    if len(spec.results) != 1 or np.prod(spec.results[0].shape) > MOST or not _is_plain(spec.results[0].dtype):
+    spec = at.spec(op)
+    wanted = len(spec.results) == 1 and math.prod(spec.results[0].shape) <= MOST and _is_plain(spec.results[0].dtype)
+    return at.operands(op) if wanted and (spec.kind in _BY_ELEMENT or spec.kind in _OTHERS) else []
+
+
+def _computed(at: PatternRewriter, value: int) -> np.ndarray | None:
+    """The elements of a value of which those of all operands are known, or are known to be none."""
+    op = at.maker(value)
+    spec = at.spec(op)
+    if len(spec.results) != 1 or math.prod(spec.results[0].shape) > MOST or not _is_plain(spec.results[0].dtype):
         return None
     if spec.kind == "constant":
         return _constant(at, op, spec)
@@ -69,7 +84,7 @@ def _computed(at: PatternRewriter, value: int) -> np.ndarray | None:
         return np.asarray(held[place]) if place < len(held) else None
     if spec.kind not in _BY_ELEMENT and spec.kind not in _OTHERS:
         return None
-    read = [numbers(at, operand) for operand in operands]
+    read = [at.numbers[operand] for operand in at.operands(op)]
     if any(one is None for one in read):
         return None
     with np.errstate(all="ignore"):
@@ -103,10 +118,25 @@ def _broadcast(spec: OpSpec, a: np.ndarray) -> np.ndarray:
 
 
 def _divide(spec: OpSpec, a: np.ndarray, b: np.ndarray) -> np.ndarray | None:
-    """Of integers towards zero."""
+    """Of integers towards zero; each platform has its own result of a division by zero."""
     if np.issubdtype(a.dtype, np.floating):
         return a / b
-    return None if (b == 0).any() else (np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b)))
+    return None if (b == 0).any() else (a - np.fmod(a, b)) // b
+
+
+def _remainder(spec: OpSpec, a: np.ndarray, b: np.ndarray) -> np.ndarray | None:
+    """With the sign of what is divided."""
+    return None if np.issubdtype(a.dtype, np.integer) and (b == 0).any() else np.fmod(a, b)
+
+
+def _converted(spec: OpSpec, a: np.ndarray) -> np.ndarray | None:
+    """Unknown where a number is none of the integers: what that gives, each platform says for itself."""
+    made = np.dtype(numpy_dtype(spec.results[0].dtype))
+    if np.issubdtype(a.dtype, np.floating) and np.issubdtype(made, np.integer):
+        ends = np.iinfo(made)
+        if not ((a > ends.min - 1.0) & (a < ends.max + 1.0)).all():
+            return None
+    return a
 
 
 def _reduced(spec: OpSpec, a: np.ndarray, start: np.ndarray) -> np.ndarray | None:
@@ -123,10 +153,11 @@ _OTHERS: Mapping[str, Callable[..., np.ndarray | None]] = {
     "broadcast_in_dim": _broadcast,
     "compare": lambda spec, a, b: _COMPARED[spec.attributes["comparison_direction"]](a, b),
     "concatenate": lambda spec, *parts: np.concatenate(parts, spec.attributes["dimension"]),
-    "convert": lambda spec, a: a,
+    "convert": _converted,
     "divide": _divide,
     "iota": _iota,
     "reduce": _reduced,
+    "remainder": _remainder,
     "reshape": lambda spec, a: a.reshape(spec.results[0].shape),
     "reverse": lambda spec, a: np.flip(a, spec.attributes["dimensions"]),
     "slice": _sliced,
