@@ -104,16 +104,16 @@ class XlaCompile:
 
     def _on_gpu(self, ours: Estimate, compiled: jax.stages.Compiled, local: DeviceLocal, mesh: Mesh) -> Estimate:
         """By the text of what was compiled for GPUs."""
-        on, at_ease = device(ours.device), compiled
+        on, at_ease, text = device(ours.device), compiled, text_of(compiled)
         in_memory = allocated_bytes(compiled)
-        if is_gpu_topology(self.topology) and (in_memory > on.hbm_bytes or REMATERIALISED in text_of(compiled)):
+        if is_gpu_topology(self.topology) and (in_memory > on.hbm_bytes or REMATERIALISED in text):
             ample = topology_devices(self.topology, mesh.size, memory=AMPLE_BYTES)
             at_ease = compile_device_local(local, ample, self.topology)
         fits, own = in_memory <= on.hbm_bytes, allocated_bytes(at_ease)
         reasons = [f"{on.name} holds {bytes_text(on.hbm_bytes)}"] if not fits else []
         if own > in_memory:
             reasons.append(f"{bytes_text(in_memory)} where XLA computes results again for want of memory")
-        found = replay(OptimisedHlo(text_of(compiled)), mesh, on)
+        found = replay(OptimisedHlo(text), mesh, on)
         ours = replace(
             ours, step_s=found.step_s, serial_s=found.compute_s + found.link_s, overlapped_s=found.step_s,
             compute_s=found.compute_s, collective_s=found.link_s, simulation=None,

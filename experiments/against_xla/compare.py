@@ -13,7 +13,7 @@ from typing import Any
 
 from autopart.costmodel.hlo_collectives import Collective, seconds
 from experiments.against_xla.cases import CASES, Case
-from experiments.against_xla.compiled import kept, versions
+from experiments.against_xla.compiled import KEPT
 
 FIGURE = Path(__file__).with_name("figure.png")
 BARS = {"compute": (1.02, 0.97), "memory": (1.05, None), "collective_s": (1.0, 0.8), "compile": (None, 1.0)}
@@ -22,7 +22,7 @@ BARS = {"compute": (1.02, 0.97), "memory": (1.05, None), "collective_s": (1.0, 0
 
 def rows(results: dict[str, Any]) -> list[dict[str, Any]]:
     """A row per compiled case; those of which a program was refused say why."""
-    programs = kept()
+    programs = KEPT.read()
     found = [_row(CASES[name], pair, programs) for name, pair in results["compiled"].items() if name in CASES]
     return [row for row in found if row]
 
@@ -79,7 +79,7 @@ def summarised(results: dict[str, Any]) -> dict[str, Any]:
     for figure, key in (("wall", "ratio"), ("cpu", "cpu_ratio")):
         walls = [wall[key] for wall in results["wall"].values()]
         summary[figure] = {"pairs": len(walls), "geomean": geomean(walls), "bar": {"most": None, "geomean": 1.0}}
-    return {**results, "versions": versions(), "summary": summary, "rows": rows(results)}
+    return {**results, "versions": KEPT.versions(), "summary": summary, "rows": rows(results)}
 
 
 def geomean(ratios: list[float]) -> float:

@@ -5,10 +5,7 @@ A case of which both programs' texts, the topology and the compiler are known is
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +19,9 @@ from autopart.costmodel.topologies import topology_devices
 from autopart.costmodel.xla_compile import CLOCK_HZ
 from experiments.against_xla.cases import Case
 from experiments.against_xla.hlo import cycles_by_class
+from experiments.compiled_programs import CompiledPrograms
 
-KEPT = Path(__file__).with_name("compiled.json")
+KEPT = CompiledPrograms(Path(__file__).with_name("compiled.json"), ("jax", "libtpu"))
 ROUNDS = 5
 ENOUGH_S = 20.0
 """How often both programs of a pair are compiled: so many times, or until that took so many CPU seconds in all."""
@@ -33,7 +31,7 @@ TEXTS: Path | None = None
 
 
 def compile_case(case: Case, known: dict[str, Any]) -> dict[str, Any]:
-    """What `results.json` keeps of a case: keys of both programs in `kept()`, what each took to compile, our estimate.
+    """What `results.json` keeps of a case: keys of both programs in `KEPT`, what each took to compile, our estimate.
 
     `known` is what it kept before; where both programs are the same, the estimate alone is new. The seconds belong to
     the pair, since schedules with equal shardings share XLA's program: both programs are compiled in one run on one
@@ -42,9 +40,9 @@ def compile_case(case: Case, known: dict[str, Any]) -> dict[str, Any]:
     devices = topology_devices(case.topology)
     pair = case.pair(devices)
     sides = {"ours": pair.ours, "xla": pair.xla}
-    keys = {side: key_of(lowered, case.topology) for side, lowered in sides.items()}
+    keys = {side: KEPT.key(lowered, case.topology) for side, lowered in sides.items()}
     found = {**keys, "estimate": _of_interest(pair.estimate)}
-    if keys.items() <= known.items() and "compile_cpu_s" in known and all(key in kept() for key in keys.values()):
+    if keys.items() <= known.items() and "compile_cpu_s" in known and all(key in KEPT.read() for key in keys.values()):
         return {**known, **found}
     _warm_up(devices[0])
     clock_hz = CLOCK_HZ[devices[0].device_kind.lower()]
@@ -53,10 +51,10 @@ def compile_case(case: Case, known: dict[str, Any]) -> dict[str, Any]:
         for side in sorted(sides, key=lambda side: keys[side], reverse=bool(number % 2)):
             account = figures(sides[side], case.mesh, clock_hz, f"{case.name} {side}")
             if "error" in account:
-                keep(keys[side], account)
+                KEPT.add(keys[side], account)
                 return found
             seconds[side].append(account.pop("compile_cpu_s"))
-            keep(keys[side], account)
+            KEPT.add(keys[side], account)
         if sum(map(sum, seconds.values())) > ENOUGH_S:
             break
     return {**found, "compile_cpu_s": {side: float(np.median(taken)) for side, taken in seconds.items()}}
@@ -65,7 +63,7 @@ def compile_case(case: Case, known: dict[str, Any]) -> dict[str, Any]:
 def estimate_case(case: Case, known: dict[str, Any]) -> dict[str, Any]:
     """`known` with our estimate as it is now; without one where our program is no longer the one that was compiled."""
     pair = case.pair(topology_devices(case.topology))
-    same = known["ours"] == key_of(pair.ours, case.topology)
+    same = known["ours"] == KEPT.key(pair.ours, case.topology)
     rest = {name: of for name, of in known.items() if name != "estimate"}
     return {**rest, "estimate": _of_interest(pair.estimate)} if same else rest
 
@@ -103,28 +101,3 @@ def figures(lowered: Any, mesh: ap.Mesh, clock_hz: float, name: str) -> dict[str
         "compile_cpu_s": round(compile_s, 2),
         "rematerialised": text.count(".remat"),
     }
-
-
-def kept() -> dict[str, Any]:
-    """Key -> figures of every program that was compiled."""
-    return json.loads(KEPT.read_text()) if KEPT.exists() else {}
-
-
-def keep(key: str, found: dict[str, Any]) -> None:
-    """Adds the figures of a program."""
-    KEPT.write_text(json.dumps({**kept(), key: found}, indent=None).replace('}, "', '},\n"') + "\n")
-
-
-def versions() -> dict[str, str]:
-    """Of the compiler."""
-    try:
-        return {package: version(package) for package in ("jax", "libtpu")}
-    except PackageNotFoundError:
-        return {"jax": version("jax")}
-
-
-def key_of(lowered: Any, topology: str) -> str:
-    """What the compiler is given, as a number."""
-    digest = hashlib.sha256(json.dumps([topology, versions()]).encode())
-    digest.update(lowered.as_text().encode())
-    return digest.hexdigest()[:24]

@@ -14,7 +14,7 @@ from scipy.stats import spearmanr
 
 from experiments.against_xla.cases import CASES
 from experiments.against_xla.compare import by_kind
-from experiments.against_xla.compiled import kept
+from experiments.against_xla.compiled import KEPT
 
 WITHIN = {"compute": (0.8, 1.25), "memory": (0.85, 1.4)}
 """Ours over the compiler's, where a search can trust it."""
@@ -27,7 +27,7 @@ Rows = dict[str, dict[str, float]]
 
 def rows(results: dict[str, Any]) -> Rows:
     """By case: ours over the compiler's, and both steps in seconds, each with its own account of the links."""
-    programs, found = kept(), {}
+    programs, found = KEPT.read(), {}
     for name, pair in results["compiled"].items():
         theirs = programs.get(pair["ours"], {})
         if name in CASES and "estimate" in pair and "compute_s" in theirs:

@@ -60,16 +60,16 @@ def main() -> None:
             row["keys"] = before["keys"]
         else:
             continue
-        row |= {side: compiled.kept()[key] for side, key in row["keys"].items()}
+        row |= {side: compiled.KEPT.read()[key] for side, key in row["keys"].items()}
         rows[case.name] = row
         print(compare.table([row]).splitlines()[-1], flush=True)
-        write(RESULTS, {"versions": compiled.versions(), "rows": rows})
+        write(RESULTS, {"versions": compiled.KEPT.versions(), "rows": rows})
     found = {
         cohort: compare.summary([row for row in rows.values() if row["seen"] == (cohort == "seen")])
         for cohort in ("seen", "later")
         if any(row["seen"] == (cohort == "seen") for row in rows.values())
     }
-    write(RESULTS, {"versions": compiled.versions(), "summary": found, "rows": rows})
+    write(RESULTS, {"versions": compiled.KEPT.versions(), "summary": found, "rows": rows})
     tables = {f"{cohort} figures": compare.said(of) for cohort, of in found.items()}
     page = HERE / "README.md"
     page.write_text(written(page.read_text(), rows=compare.table(rows.values()), **tables))

@@ -7,10 +7,7 @@ A program whose text, topology and compiler are known is never compiled again. W
 from __future__ import annotations
 
 import gzip
-import hashlib
-import json
 import time
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +24,10 @@ from autopart.costmodel.two_streams import replay
 from autopart.costmodel.xla_compile import allocated_bytes
 from autopart.spmd.run import jax_mesh, on_mesh
 from experiments.against_xla.cases import of_xla
+from experiments.compiled_programs import CompiledPrograms
 from experiments.gpu_accuracy.cases import Case, program
 
-KEPT = Path(__file__).with_name("compiled.json")
+KEPT = CompiledPrograms(Path(__file__).with_name("compiled.json"), ("jax", "jax-cuda12-pjrt", "nvidia-cuda-nvcc-cu12"))
 
 TEXTS: Path | None = None
 """Where optimised texts are left, by key; None: nowhere."""
@@ -46,13 +44,13 @@ def sides(case: Case, low: ap.Lowered, with_xla: bool) -> dict[str, jax.stages.L
 
 
 def account(lowered: jax.stages.Lowered, case: Case) -> str:
-    """The key in `kept()` of a program, which is compiled if it is not there."""
-    key = key_of(lowered, case.topology)
-    known = kept().get(key)
+    """The key in `KEPT` of a program, which is compiled if it is not there."""
+    key = KEPT.key(lowered, case.topology)
+    known = KEPT.read().get(key)
     path = TEXTS / f"{key}.hlo.gz" if TEXTS else None
     if known and (path is None or path.exists()):
         if path:
-            keep(key, {**known, **figures(OptimisedHlo(gzip.decompress(path.read_bytes()).decode()), case)})
+            KEPT.add(key, {**known, **figures(OptimisedHlo(gzip.decompress(path.read_bytes()).decode()), case)})
         return key
     jax.clear_caches()
     devices, started = topology_devices(case.topology), time.perf_counter()
@@ -66,7 +64,7 @@ def account(lowered: jax.stages.Lowered, case: Case) -> str:
         "argument_bytes": stats.argument_size_in_bytes,
         "compile_s": round(time.perf_counter() - started, 1),
     }
-    keep(key, {**memory, **figures(OptimisedHlo(text), case)})
+    KEPT.add(key, {**memory, **figures(OptimisedHlo(text), case)})
     return key
 
 
@@ -80,28 +78,3 @@ def figures(module: OptimisedHlo, case: Case) -> dict[str, Any]:
         "kernels": sum(times for i, times in module.ran() if runs(i)),
         "collectives": [[*row, times] for row, times in found.collectives.items()],
     }
-
-
-def kept() -> dict[str, Any]:
-    """Key -> figures of every program that was compiled."""
-    return json.loads(KEPT.read_text()) if KEPT.exists() else {}
-
-
-def keep(key: str, found: dict[str, Any]) -> None:
-    """Adds the figures of a program."""
-    KEPT.write_text(json.dumps({**kept(), key: found}, indent=None).replace('}, "', '},\n"') + "\n")
-
-
-def versions() -> dict[str, str]:
-    """Of the compiler."""
-    try:
-        return {package: version(package) for package in ("jax", "jax-cuda12-pjrt", "nvidia-cuda-nvcc-cu12")}
-    except PackageNotFoundError:
-        return {"jax": version("jax")}
-
-
-def key_of(lowered: jax.stages.Lowered, topology: str) -> str:
-    """What the compiler is given, as a number."""
-    digest = hashlib.sha256(json.dumps([topology, versions()]).encode())
-    digest.update(lowered.as_text().encode())
-    return digest.hexdigest()[:24]

@@ -45,7 +45,7 @@ DOORS = {
     "ray": {"search/execution/ray.py"},
     "pulp": {"pairwise/highs_process.py"},
     "highspy": {"pairwise/highs_process.py"},
-    "scipy": {"core/passes/padding/cheapest_cut.py", "pairwise/highs_process.py"},
+    "scipy": {"api/calibration.py", "core/passes/padding/cheapest_cut.py", "pairwise/highs_process.py"},
     "flax": {"api/nnx.py"},
     "matplotlib": {"api/sweep_plot.py"},
     "mcp": {"cli/mcp_server.py"},
