@@ -1,0 +1,1 @@
+"""Estimates beside the tokens per second that others have published of training runs."""
