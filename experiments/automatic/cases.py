@@ -61,6 +61,11 @@ def traced(model: Any, config: Any, donated: tuple[int, ...] = (0, 1)) -> Progra
 
 
 def workload(name: str, folder: Path = WORKLOADS) -> Program:
+    """The program of a StableHLO file."""
+    return workload_file(name, folder).traced.program
+
+
+def workload_file(name: str, folder: Path = WORKLOADS) -> ap.LoadedProgram:
     """A StableHLO file with its arguments named and its state tied."""
     data = json.loads(gzip.decompress((folder / f"{name}.args.json.gz").read_bytes()))
     names = ["/".join(re.findall(r"\w+", text)) for text in data["arg_names"]]
@@ -69,7 +74,7 @@ def workload(name: str, folder: Path = WORKLOADS) -> Program:
     pairs = zip(plain.out_avals, plain.in_avals, names, strict=False)
     state = [(o.shape, o.dtype) == (i.shape, i.dtype) and not n.startswith("batch") for o, i, n in pairs]
     tied = state.index(False) if False in state else len(state)
-    return ap.load(path, argument_names=names, ties={i: i for i in range(tied)}).traced.program
+    return ap.load(path, argument_names=names, ties={i: i for i in range(tied)})
 
 
 def training(batch: dict[str, Any], state: tuple[str, ...] = ("params", "opt_state")) -> dict[str, list[ap.Tactic]]:

@@ -1,0 +1,1 @@
+"""What people write by hand beside what a search finds."""
