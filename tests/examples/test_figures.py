@@ -17,6 +17,6 @@ def test_parameters_and_optimizer_state_of_32_layers_become_18_first_decisions()
     partitioning = Partitioning(program, mesh)
     options = DecisionSpace.of(partitioning, ["batch", "model"]).options(partitioning)
     shaped = sum(bool(program.type_of(v).shape) for v in arrays)
-    page = " ".join((ROOT / "docs/search.md").read_text().split())
+    page = " ".join((ROOT / "docs/inside-a-search.md").read_text().split())
     assert f"the {shaped} arrays of parameters and optimizer state of a 32-layer transformer" in page
     assert f"become {len(options)} first decisions on two mesh axes" in page
