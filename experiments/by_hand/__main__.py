@@ -20,7 +20,7 @@ PAGES = HERE / "README.md", HERE.parents[1] / "README.md"
 
 
 def row(case: Any) -> dict[str, Any]:
-    """The best of what people write, what a search finds, and the CPU seconds of the search, all but of tracing."""
+    """The best of what people write, what a search finds, and the CPU seconds of the search with all before it."""
     import autopart as ap
 
     by_hand = []
@@ -31,7 +31,7 @@ def row(case: Any) -> dict[str, Any]:
             continue
         by_hand.append((not estimate.fits, estimate.step_s, estimate.peak_bytes, schedule))
     lacks, step_s, peak_bytes, schedule = min(by_hand)
-    wall, cpu = time.perf_counter(), time.process_time()
+    cpu = time.process_time()
     search = ap.AutomaticPartition(list(case.mesh.axis_names), budget=ap.Budget(400), cache=False, progress=False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ap.SearchWarning)
@@ -42,21 +42,22 @@ def row(case: Any) -> dict[str, Any]:
         "by_hand": {"schedule": schedule, "step_s": step_s, "peak_gb": round(peak_bytes / 1e9, 1), "fits": not lacks},
         "found": {"step_s": estimate.step_s, "peak_gb": round(estimate.peak_bytes / 1e9, 1), "fits": estimate.fits,
                   "named": found.metadata.tactics[0].report["named"]},
-        "wall_s": round(time.perf_counter() - wall, 1), "cpu_s": round(time.process_time() - cpu, 1),
+        "cpu_s": round(time.process_time() - cpu, 1),
     }  # fmt: skip
 
 
 def side(of: Mapping[str, Any]) -> str:
     """Milliseconds and gigabytes."""
-    return f"{of['step_s'] * 1e3:,.0f} ms, {of['peak_gb']:.0f} GB" + ("" if of["fits"] else ", does not fit")
+    peak = f"{of['peak_gb']:.{int(of['peak_gb'] < 10)}f}"
+    return f"{of['step_s'] * 1e3:,.0f} ms, {peak} GB" + ("" if of["fits"] else ", does not fit")
 
 
 def table(rows: Iterable[Mapping[str, Any]]) -> str:
     """A row a program."""
-    lines = ["| model, devices | best by hand | | found | in |", "|---|---|---|---|---|"]
+    lines = ["| model, devices | best by hand | | found | in CPU s |", "|---|---|---|---|---|"]
     for of in rows:
         hand = of["by_hand"]
-        cells = of["name"], hand["schedule"], side(hand), side(of["found"]), f"{of['wall_s']:.0f} s"
+        cells = of["name"], hand["schedule"], side(hand), side(of["found"]), f"{of['cpu_s']:.0f}"
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
