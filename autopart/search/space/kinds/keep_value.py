@@ -35,4 +35,4 @@ class KeepValue(DecisionKind):
 
     def describe(self, facts: ProgramFacts, decision: Decision) -> str:
         """See `DecisionKind.describe`."""
-        return f"atomic<{facts.program.value_name(decision.target)}, {decision.axis}>"
+        return f"atomic<{facts.program.shown_name(decision.target)}, {decision.axis}>"

@@ -32,4 +32,4 @@ class Value(DecisionKind):
 
     def describe(self, facts: ProgramFacts, decision: Decision) -> str:
         """See `DecisionKind.describe`."""
-        return f"tile<{facts.program.value_name(decision.target)}, {decision.dim}, {decision.axis}>"
+        return f"tile<{facts.program.shown_name(decision.target)}, {decision.dim}, {decision.axis}>"
