@@ -117,11 +117,23 @@ def _carried_out(
     actions = [action for decision in decisions for action in space.apply(partitioning, decision)]
     if not actions:
         over = " and ".join(f'"{axis}" (size {partitioning.mesh.shape[axis]})' for axis in axes)
+        why, hint = _why_nothing(space, role, axes, part)
         raise TileError(
-            f"{role} over mesh axis {over} does nothing" if axes else f"{role} does nothing",
-            why=("nothing it would tile has a dim that the axis divides" if axes else "loops hold parts already")
-            if part
-            else f"the program has nothing for {role} that the axis divides",
-            hint="ap.named_schedules(fun, mesh, args) lists what there is",
+            f"{role} over mesh axis {over} does nothing" if axes else f"{role} does nothing", why=why, hint=hint
         )
     return actions
+
+
+def _why_nothing(space: DecisionSpace, role: str, axes: Axes, part: Named | None) -> tuple[str, str]:
+    """Why a part of a schedule has no actions, and what to do instead."""
+    program, hint = space.program, "ap.named_schedules(fun, mesh, args) lists what there is"
+    if part:
+        return "nothing it would tile has a dim that the axis divides" if axes else "loops hold parts already", hint
+    if program.arguments and not len(space.facts.updated) and getattr(NAMED_SCHEDULES[role](), "of_state", False):
+        largest = max(program.arguments, key=lambda value: space.facts.value_bytes[value])
+        name, axis = program.value_name(largest), axes if axes[1:] else axes[0]
+        return (
+            "no argument is state: none of a size worth dividing is donated, or comes back as an output of its type",
+            f"donate_argnums=..., or ap.ManualPartition({{{name!r}: ap.FIRST_DIVISIBLE_DIM}}, axis={axis!r})",
+        )
+    return f"the program has nothing for {role} that the axis divides", hint

@@ -292,6 +292,13 @@ def test_a_schedule_that_means_nothing_is_refused(schedule, error, says):
         ap.jit(fun, MESH, [ap.Parallelism(schedule)], donate_argnums=donated).lower(*args)
 
 
+def test_fsdp_of_a_program_without_state_says_that_there_is_none():
+    fun, args, _ = PROGRAMS["inference"]()
+    with pytest.raises(ap.TileError, match="no argument is state") as caught:
+        ap.jit(fun, MESH, "FSDP(a)").lower(*args)
+    assert "donate_argnums" in caught.value.hint
+
+
 def test_named_schedules_need_a_mesh_and_a_device():
     fun, args, _ = PROGRAMS["inference"]()
     with pytest.raises(ap.ArgumentError, match="on which mesh"):

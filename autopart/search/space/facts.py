@@ -152,6 +152,6 @@ class ProgramFacts:
         return 0 <= dim < int(self.program.value_rank.max())
 
     def named(self, values: np.ndarray) -> str:
-        """Values as text: the name of the first, by scope, op and line if it has no path, and how many more there are."""
+        """Values as text: the first, by scope, op and line if it has no path, and how many more there are."""
         more = f" and {len(values) - 1} more" if len(values) > 1 else ""
         return self.program.shown_name(int(values[0])) + more

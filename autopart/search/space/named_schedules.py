@@ -20,7 +20,7 @@ from __future__ import annotations
 import importlib
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 from autopart.core.arguments import maker
 from autopart.core.errors import MeshError
@@ -57,6 +57,9 @@ class NamedSchedule(Protocol):
     What it finds on one axis is combined with what others find on the other axes; what it finds on several axes at
     once is costed as it is.
     """
+
+    of_state: ClassVar[bool] = False
+    """Whether it is about arguments whose next value the program returns, and about no others."""
 
     @abstractmethod
     def decisions(self, space: DecisionSpace) -> Iterable[Named]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 from autopart.search.space.decision_space import DecisionSpace
 from autopart.search.space.decisions import Decision
@@ -28,6 +29,8 @@ devices; the usual default of FSDP's users too."""
 class ZeroTwo(NamedSchedule):
     """Optimizer state in parts."""
 
+    of_state: ClassVar[bool] = True
+
     def decisions(self, space: DecisionSpace) -> Iterator[Named]:
         """See `NamedSchedule`."""
         for axis in space.axes:
@@ -40,6 +43,8 @@ class ZeroTwo(NamedSchedule):
 class ZeroThree(NamedSchedule):
     """Parameters and optimizer state in parts."""
 
+    of_state: ClassVar[bool] = True
+
     def decisions(self, space: DecisionSpace) -> Iterator[Named]:
         """See `NamedSchedule`."""
         for axis in space.axes:
@@ -51,6 +56,8 @@ class ZeroThree(NamedSchedule):
 @dataclass(frozen=True)
 class ZeroThreeOfLarge(NamedSchedule):
     """Parameters and optimizer state in parts, of arrays of at least `LARGE` elements."""
+
+    of_state: ClassVar[bool] = True
 
     def decisions(self, space: DecisionSpace) -> Iterator[Named]:
         """See `NamedSchedule`."""
