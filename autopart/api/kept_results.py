@@ -41,14 +41,17 @@ class Group(NamedTuple):
 
 
 def kept_instead(whole: Program, again: Program, mesh: Mesh, turns: int = 1) -> list[Group]:
-    """Groups of what `again` computes more often than `whole`, the best first; one of `turns` is there at a time."""
+    """Groups of what `again` computes more often than `whole`, the best first; one of `turns` is there at a time.
+
+    A policy is about results of `whole`: what `again` alone has, such as rows that it stacks for a later scan, is none.
+    """
     if mesh.device is None:
         return []
     seconds, known = _seconds(again, device(mesh.device)), _runs(whole)
     found = [
         Group(name, seconds[name] * more / mesh.size, bytes_ * more / mesh.size / turns)
         for name, (runs, bytes_) in _runs(again).items()
-        if (more := runs - known.get(name, (0.0, 0.0))[0]) > 0
+        if name in known and (more := runs - known[name][0]) > 0
     ]
     least = LEAST_SHARE * sum(group.seconds for group in found)
     return sorted((group for group in found if group.seconds > least), key=lambda group: group.bytes / group.seconds)

@@ -6,14 +6,17 @@ import itertools
 import math
 from types import SimpleNamespace
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import autopart as ap
-from autopart.api.kept_results import Group
+from autopart.api.kept_results import Group, kept_instead
 from autopart.api.kept_subsets import BESIDE, TRIALS, Start, most_promising
 from autopart.api.rewritings import Rewriting
 from autopart.api.tried_programs import Tried
+from autopart.core.passes.recompute import result_name
 
 
 class World:
@@ -103,3 +106,25 @@ def test_where_the_start_does_not_fit_results_that_take_less_than_their_operands
     first = next(most_promising([start], priced, math.inf))
     assert first.rewriting.recompute.policies == ("blocks", "small")
     assert first.rank[0] == 0
+
+
+def test_groups_are_results_of_the_program_that_the_policy_is_about():
+    """Rows that recomputation stacks for the backward scan are of the other program alone."""
+
+    def layer(x, w):
+        a, b, c = jnp.einsum("tm,mcd->ctd", x, w["up"])
+        return x + (jnp.tanh(a) * jnp.exp(b) * c) @ w["down"], None
+
+    def step(params, x):
+        gradients = jax.grad(lambda p: (jax.lax.scan(layer, x, p)[0] ** 2).mean())(params)
+        return jax.tree.map(jnp.subtract, params, gradients)
+
+    array = lambda *shape: jax.ShapeDtypeStruct(shape, "float32")  # noqa: E731
+    args = {"up": array(8, 64, 3, 128), "down": array(8, 128, 64)}, array(256, 64)
+    mesh = ap.Mesh({"data": 4}, device="h100")
+    whole, again = (ap.jit(step, mesh, t).lower(*args).traced.program for t in ([], [ap.Recompute("matmuls")]))
+    names = [{result_name(spec) for spec in program.specs if spec.results} for program in (whole, again)]
+    groups = {group.policy for group in kept_instead(whole, again, mesh)}
+    assert names[1] - names[0], "the program computes again by results of its own"
+    assert groups
+    assert groups <= names[0]
