@@ -11,9 +11,8 @@ found, ...   states of searches, kept in `states.json.xz` as plans
 from __future__ import annotations
 
 import functools
-import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,7 @@
 """States where search goes in programs from outside.
 
-    python -m experiments.simulator_accuracy.states             searches; writes `states.json.xz`
-    python -m experiments.simulator_accuracy.states vit mixer   in some of the programs
+python -m experiments.simulator_accuracy.states             searches; writes `states.json.xz`
+python -m experiments.simulator_accuracy.states vit mixer   in some of the programs
 """
 
 from __future__ import annotations
