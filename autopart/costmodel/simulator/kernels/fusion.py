@@ -145,31 +145,10 @@ def most_fused(program: ProgramArrays, into_matmul: bool) -> tuple[np.ndarray, n
     into_matmul: whether matmuls and convolutions take elementwise operands (TPU; not cuBLAS). What is moved ends the
     ways to kernels sooner: ways that meet nowhere do not meet then either.
     """
-    able, splits, _ = _most_fused(program, into_matmul)
-    return able, splits
-
-
-def ends_of_readers(program: ProgramArrays) -> np.ndarray:
-    """int32[values]: the kernel that all readers of each value end in where nothing is moved and products take operands
-    (`where_readers_meet`)."""
-    able, _, meets = _most_fused(program, into_matmul=True)
-    ends = np.empty_like(meets)
-    _find_ends(program, able, meets, ends)
-    return ends
-
-
-def _most_fused(program: ProgramArrays, into_matmul: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """`Fused.able`, `Fused.splits` and `Fused.meets` where nothing is moved."""
     values = len(program.values)
     able, splits, meets = np.zeros(values, np.bool_), np.zeros(values, np.bool_), np.arange(values, dtype=np.int32)
     _find_most_fused(program, into_matmul, able, splits, meets)
-    return able, splits, meets
-
-
-@kernel
-def _find_ends(program: ProgramArrays, able: np.ndarray, meets: np.ndarray, ends: np.ndarray) -> None:
-    for value in range(ends.shape[0]):
-        ends[value] = where_readers_meet(program, able, meets, value)
+    return able, splits
 
 
 @kernel
