@@ -67,8 +67,6 @@ class ProgramArrays(NamedTuple):
     views       what another name is given to
     fences      of views, the barriers: what reads through them runs no earlier than they stand
     spread      constants, and what is made of nothing but these without work: what is spread out of them
-
-    place       int32[ops + 1]: where an op stands; its number, unless ops are left out (`all_layers.py`)
     """
 
     operand_ptr: np.ndarray
@@ -88,7 +86,6 @@ class ProgramArrays(NamedTuple):
     views: np.ndarray
     fences: np.ndarray
     spread: np.ndarray
-    place: np.ndarray
 
 
 ROWS_AT_ONCE = 8192

@@ -250,7 +250,6 @@ def run_step(
         moves.figures,
         moves.wires,
         buffers.made,
-        program.place,
         left_out,
         moves.def_values,
         scratch.batches,

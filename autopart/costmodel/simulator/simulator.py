@@ -29,7 +29,6 @@ from autopart.costmodel.simulator.kernels.fusion import most_fused
 from autopart.costmodel.simulator.kernels.kernel_graph import KERNEL, KernelGraph
 from autopart.costmodel.simulator.kernels.left_out import NOTHING_LEFT_OUT, LeftOut
 from autopart.costmodel.simulator.kernels.local_graph import DeviceGraph, local_graph
-from autopart.costmodel.simulator.layers.all_layers import AllLayers
 from autopart.costmodel.simulator.links.combine import Wires
 from autopart.costmodel.simulator.links.known_plans import Asked, KnownPlans, ask
 from autopart.costmodel.simulator.links.narrow_moves import narrow_uses
@@ -262,20 +261,6 @@ class Simulator:
             known_plans=known,
             overlaps=self.overlaps,
         )
-
-    def totals_of_all(self, local: DeviceLocal, priced: Priced, layers: AllLayers) -> Totals | None:
-        """Those of a step of the whole program, of which this one has fewer layers; None where they are not alike."""
-        if len(self.own_collectives.ops):
-            return None
-        empty = self.room.begun()
-        found = layers.unfolded(self._graph(local, priced, empty)[0], empty)
-        if found is None:
-            return None
-        whole, passed = found
-        step = self._step(whole, np.empty(0), NOTHING_LEFT_OUT, empty)
-        step_s = _in_all(step.timed["seconds"], step.trips) + _in_all(step.link_s, step.trips)
-        stays = float(whole.held.values["settled_bytes"][passed].sum()) + float(step.each_output_bytes.sum())
-        return Totals(step_s, float(stays + step.live[:-2].max()))
 
     def _graph(self, local: DeviceLocal, priced: Priced, empty: Empty) -> tuple[DeviceGraph, np.ndarray]:
         """The kernels of a lowering, and `Simulation.operands`."""
