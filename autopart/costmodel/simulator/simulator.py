@@ -36,7 +36,7 @@ from autopart.costmodel.simulator.links.own_collectives import OwnCollectives
 from autopart.costmodel.simulator.links.redistribution_costs import PlanCost, plan_cost
 from autopart.costmodel.simulator.program_arrays import program_arrays
 from autopart.costmodel.simulator.room import NEW, Empty, Room
-from autopart.costmodel.simulator.simulated_step import DeviceFacts, Moves, Scratch, Step, begin_by_memory, run_step
+from autopart.costmodel.simulator.simulated_step import DeviceFacts, Moves, Scratch, Step, run_step
 from autopart.costmodel.simulator.sizes import SizeTable
 from autopart.spmd.device_local import DeviceLocal
 
@@ -280,8 +280,6 @@ class Simulator:
             nodes, buffers, len(graph.reads), len(program.ops), outputs, len(program.scopes), known.kinds, empty
         )
         moves = Moves(ran.plan_rows, known.figures, ran.narrow, ran.def_values, own_s, Wires.of(self.links))
-        if not self.links.device.hides_latency:
-            begin_by_memory(program, held, graph, self._device, scratch, step)
         run_step(program, held, graph, self._device, moves, left_out, scratch, step)
         return step
 
@@ -305,7 +303,7 @@ class Simulator:
             place.value, place.target, place.scope, place.position, np.argsort(place.position, kind="stable"),
             place.of_use, stretch_shares(local, plan_rows, self.known_plans.read_shares),
             narrow, plan_rows, self.known_plans.moves_nothing, *assigned, axis_sizes, tile, device.matmul_tile,
-            bool(device.around_matmul.nests_products), device.spread_flop, device.relaid_bytes,
+            device.spread_flop, device.relaid_bytes,
             float(device.on_chip_bytes), (0.0, 0.0, 0.0, 0.0) if device.library is None else device.library.numbers,
             device.vector_rate / device.hbm_bytes_per_s if device.is_xla_gpu else np.inf,
         )  # fmt: skip

@@ -4,7 +4,7 @@
     every op                  its vector work, in full where units work in turn or there are no products; else a
                               product's kernel may hide all but `Device.unhidden_share` of it
     opaque kernels            their roofline without bytes
-    kernels of their own      the launch of products that no other may run inside, of look-ups and of updates
+    kernels of their own      the launches of products, of look-ups and of updates
 
 A kernel takes at least as long as it computes, so computing adds up over any kernels. Bytes that pass memory may all be
 hidden behind computing, or stay on the chip: none count.
@@ -48,8 +48,7 @@ def least_seconds(
     seconds = (row[UNHIDDEN] if beside else 1.0) * vector / row[VECTOR]
     if kind in (MATMUL, CONV):
         seconds = seconds + work / (row[dtype] * (row[CONV_SHARE] if kind == CONV else 1.0))
-        nests = kind == MATMUL and device.around_matmul.nests_products
-        return seconds if nests else seconds + np.where(work > 0, row[MATMUL_LAUNCH], row[LAUNCH])
+        return seconds + np.where(work > 0, row[MATMUL_LAUNCH], row[LAUNCH])
     runs_alone = kind in (UPDATE, SLICING) and not arrays.ops["fuses"][op]
     return seconds + row[LAUNCH] * float(runs_alone)
 

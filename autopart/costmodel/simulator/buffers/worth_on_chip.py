@@ -29,7 +29,6 @@ from autopart.costmodel.simulator.kernels.roofline import roofline_s
 from autopart.costmodel.simulator.room import Empty
 from autopart.costmodel.simulator.slots import before
 
-
 WHILE_EXECUTIONS = 5.0
 """Turns of each loop by the compiler's account, however many it has: XLA's
 `xla_tpu_memory_space_assignment_while_execution_count`."""
