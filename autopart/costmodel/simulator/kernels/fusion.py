@@ -17,6 +17,9 @@ alone: both matmuls that read it compute it, and the logits, in f32, stay until 
 What is computed in f32 and rounded to bf16 for matmuls alone is not written, whatever it is made from, as its last op,
 the rounding, has one operand: the gradient of scores, in both dots that read it. What ends a dot's kernel is.
 
+A kernel of several ops is then merged into all that read its result, where that moves no more bytes
+(`fusion_merger.py`).
+
 XLA:GPU (`priority_fusion.cc`) asks whether computing a value again takes longer than moving it: its fusion counts 467
 clock cycles for a tanh, so the tanh of a GELU in bf16 is written beside the GELU for the backward pass.
 
@@ -39,8 +42,10 @@ from autopart.core.kernels import kernel
 from autopart.costmodel.simulator.arrays import F32_BYTES, LocalArrays, ProgramArrays
 from autopart.costmodel.simulator.facts.cut_arrays import NESTED
 from autopart.costmodel.simulator.facts.op_classes import CONV, EXPENSIVE, MATMUL, SLICING
+from autopart.costmodel.simulator.kernels.fusion_merger import MOST_KERNELS, merge
 from autopart.costmodel.simulator.kernels.leaves import (
     APART,
+    MADE_HERE,
     UNKNOWN,
     Leaves,
     read_leaves,
@@ -62,9 +67,11 @@ class Fused(NamedTuple):
     """What is found out of each value: whether its consumers compute it; how many arrays its expression reads.
 
     away       views of values that are computed inside their consumers are, too
-    operands   0 where the op has several results; what several ops of one kernel read counts once where they meet
+    operands   0 where the op has several results; what several ops of one kernel read counts once where they meet, and
+               what is merged as one
     cycles     clock cycles per element of its expression, where they count
     ends       it ends the kernel of a product
+    merges     it may be merged into the kernels that read it
     others     scratch: bool[values] `able`, bool[values] `splits`, int32[values] `meets`, `leaves`; see the functions
     """
 
@@ -74,15 +81,19 @@ class Fused(NamedTuple):
     able: np.ndarray
     splits: np.ndarray
     ends: np.ndarray
+    merges: np.ndarray
     meets: np.ndarray
     leaves: Leaves
+    ends_at: np.ndarray
+    behind: np.ndarray
 
     @staticmethod
     def empty(values: int, empty: Empty) -> Fused:
         """Room for so many values."""
-        able, splits, away, ends = empty((4, values), np.bool_)
+        able, splits, away, ends, merges = empty((5, values), np.bool_)
         meets, leaves = empty(values, np.int32), Leaves.empty(values, empty)
-        return Fused(away, empty(values), empty(values), able, splits, ends, meets, leaves)
+        by_kernel = empty((2, MOST_KERNELS), np.int32)
+        return Fused(away, empty(values), empty(values), able, splits, ends, merges, meets, leaves, *by_kernel)
 
 
 @kernel
@@ -108,6 +119,7 @@ def fuse(
     _not_moved(program, local, def_values, fused.able)
     _splits(program, fused.able, fused.splits, fused.meets)
     _fuse_able(program, local, duplicate, MOVED_TIMES * byte_cycles, fused)
+    merge(program, local, fused.leaves, fused.able, fused.meets, fused.merges, fused.away, fused.ends_at, fused.behind)
 
 
 def most_fused(program: ProgramArrays, into_matmul: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -140,7 +152,7 @@ def _fuse_able(program: ProgramArrays, local: LocalArrays, duplicate: bool, most
         for value in range(program.result_ptr[op], program.result_ptr[op + 1]):
             operands[value], fused.cycles[value] = 0.0, 0.0
             leaves.filled[value], leaves.small[value] = UNKNOWN, 0.0
-            fused.ends[value] = False
+            fused.ends[value] = fused.merges[value] = False
         value, read, near = program.result_ptr[op], 0.0, False
         cycles = program.ops.cycles[op]
         if program.result_ptr[op + 1] - value != 1 or program.ops.is_argument[op]:
@@ -172,6 +184,7 @@ def _fuse_able(program: ProgramArrays, local: LocalArrays, duplicate: bool, most
         more = splits[value] and _reads_more(program, local, fused, value)
         wasteful = splits[value] and (program.values.exponential[value] or more)
         fused_away[value] = not again and not wasteful
+        fused.merges[value] = more and not again and _may_be_merged(program, fused, value)
         source = op
         while wasteful and program.ops.is_view[source]:
             behind = program.uses.operands[program.operand_ptr[source]]
@@ -203,6 +216,25 @@ def _reads_more(program: ProgramArrays, local: LocalArrays, fused: Fused, value:
         return False
     held = local.values.native_elements[value] * program.values.element_bytes[value]
     return leaves.bytes[value, 0] + leaves.bytes[value, 1] > held
+
+
+@kernel
+def _may_be_merged(program: ProgramArrays, fused: Fused, value: int) -> bool:
+    """True if a value is made by several ops, no product, exponential that is kept or random bits among them."""
+    op, leaves = program.values.value_op[value], fused.leaves
+    if fused.ends[value] or program.values.exponential[value]:
+        return False
+    for i in range(leaves.filled[value]):
+        buffer = leaves.buffer[value, i]
+        if buffer == MADE_HERE or _is_exponential(program, buffer):
+            return False
+    while program.ops.is_view[op]:
+        op = program.values.value_op[program.uses.operands[program.operand_ptr[op]]]
+    for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
+        operand = program.uses.operands[use]
+        if fused.away[operand] and not program.values.is_splat[operand]:
+            return True
+    return False
 
 
 @kernel

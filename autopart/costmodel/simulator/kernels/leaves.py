@@ -38,6 +38,8 @@ NOWHERE, APART = -1, -2
 class Leaves(NamedTuple):
     """The large buffers that the expression of a value reads, and how much of them, as [values, `MOST_LEAVES`]: so many
     as are `filled`. `small` has the bytes of all others, each as often as it is read.
+
+    For what is never computed inside others they are those of its kernel, at its op's first result.
     """
 
     buffer: np.ndarray
@@ -61,7 +63,7 @@ def read_leaves(program: ProgramArrays, local: LocalArrays, leaves: Leaves, away
     reads = program.operand_ptr[op] < program.operand_ptr[op + 1]
     if not (reads or program.values.is_splat[value]):
         made = local.values.native_elements[value]
-        _add_leaf(local, leaves, value, MADE_HERE, made, made * program.values.element_bytes[value])
+        add_leaf(local, leaves, value, MADE_HERE, made, made * program.values.element_bytes[value])
         return
     for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
         _read_leaves(program, local, leaves, away, value, use)
@@ -78,15 +80,15 @@ def _read_leaves(
     if operand < value and (away[operand] or program.values.is_splat[operand]):
         for i in range(leaves.filled[operand]):
             read = min(elements, leaves.elements[operand, i])
-            _add_leaf(local, leaves, value, leaves.buffer[operand, i], read, leaves.bytes[operand, i])
+            add_leaf(local, leaves, value, leaves.buffer[operand, i], read, leaves.bytes[operand, i])
         leaves.small[value] += leaves.small[operand]
     else:
         in_bytes = elements * program.values.element_bytes[operand]
-        _add_leaf(local, leaves, value, local.uses.use_buffer[use], elements, in_bytes)
+        add_leaf(local, leaves, value, local.uses.use_buffer[use], elements, in_bytes)
 
 
 @kernel
-def _add_leaf(local: LocalArrays, leaves: Leaves, value: int, buffer: int, elements: float, in_bytes: float) -> None:
+def add_leaf(local: LocalArrays, leaves: Leaves, value: int, buffer: int, elements: float, in_bytes: float) -> None:
     """Adds a buffer to what the value reads, if it is none of it yet and there is room."""
     if elements < LARGE_SHARE * local.values.native_elements[value]:
         leaves.small[value] += in_bytes
@@ -109,7 +111,7 @@ def where_readers_meet(program: ProgramArrays, able: np.ndarray, meets: np.ndarr
     """The kernel that all readers of a value end in; `APART` if there are several, `NOWHERE` if none."""
     met = NOWHERE
     for i in range(program.user_ptr[value], program.user_ptr[value + 1]):
-        end = _end(program, able, meets, program.uses.use_op[program.user[i]])
+        end = end_of(program, able, meets, program.uses.use_op[program.user[i]])
         if met >= 0 and met != end:
             return APART
         met = end
@@ -117,7 +119,7 @@ def where_readers_meet(program: ProgramArrays, able: np.ndarray, meets: np.ndarr
 
 
 @kernel
-def _end(program: ProgramArrays, able: np.ndarray, meets: np.ndarray, reader: int) -> int:
+def end_of(program: ProgramArrays, able: np.ndarray, meets: np.ndarray, reader: int) -> int:
     """The kernel that an op is computed in: a value that is written, or the number of values and that of an op."""
     if program.result_ptr[reader + 1] - program.result_ptr[reader] == 1 and able[program.result_ptr[reader]]:
         return int(meets[program.result_ptr[reader]])
