@@ -20,7 +20,6 @@ from autopart.core.user_function import called, name_of
 from autopart.costmodel.estimate import CostModel, priced_by
 from autopart.costmodel.hardware.devices import device
 from autopart.costmodel.simulator.kernels.left_out import LeftOut
-from autopart.costmodel.simulator.layers.all_layers import AllLayers
 from autopart.costmodel.simulator.layers.batch_period import MayWait, Repeats, repeats
 from autopart.costmodel.simulator.room import NEW, Kept, Room
 from autopart.costmodel.simulator.simulator import Priced, Simulator, Totals
@@ -160,12 +159,6 @@ class StateCosts:
         if self._simulator is None or self._simulator.overlaps:
             return None
         return self._of_totals(whole.totals(self._simulator.run(local, priced)), actions)
-
-    def of_all(self, local: DeviceLocal, actions: int, layers: AllLayers, priced: Priced) -> Cost | None:
-        """The same by the kernels of all layers."""
-        if self._simulator is None or self._simulator.overlaps:
-            return None
-        return self._of_totals(self._simulator.totals_of_all(local, priced, layers), actions)
 
     def _of_totals(self, totals: Totals | None, actions: int) -> Cost | None:
         if totals is None:

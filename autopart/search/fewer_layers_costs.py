@@ -3,11 +3,11 @@
     decisions  ->  carried out on the program with fewer layers  ->  lowered, simulated  ->  totals of the whole program
                    by the same value groups
 
-Where the simulation is in no steady state, all layers are run, with the kernels of few (`all_layers.py`). Where these
-do not say all, or there are so many layers that a program with a few more is worth making, that is simulated
-(`longer_programs.py`), and where gathers are shared over a distance that some layers span and others do not, the whole
-one. None says that decisions have to be carried out on the whole program: where one is about single values, where
-layers are decided differently. It depends on the state alone, so that every worker finds the same.
+Where the simulation is in no steady state, a program with a few more layers is simulated where that is worth making it
+(`longer_programs.py`), and the whole one where that does not say all, or where gathers are shared over a distance that
+some layers span and others do not. None says that decisions have to be carried out on the whole program: where one is
+about single values, where layers are decided differently. It depends on the state alone, so that every worker finds the
+same.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 from autopart.core.like_ops import Like
 from autopart.costmodel.lower_for_device import lower_for_device
-from autopart.costmodel.simulator.layers.all_layers import AllLayers
 from autopart.costmodel.simulator.layers.batch_period import MayWait
 from autopart.costmodel.simulator.whole_program import WholeProgram
 from autopart.search.cost import Cost, Objective, StateCosts
@@ -44,14 +43,12 @@ class FewerLayersCosts:
 
     may_wait   what batches of reductions are made of
     longer     programs with more layers
-    all_layers makes the kernels of all layers; None for programs that it knows nothing of
     """
 
     space: DecisionSpace
     whole: WholeProgram
     may_wait: MayWait
     longer: LongerPrograms
-    all_layers: AllLayers | None
     _options: LoweringOptions
     _walk: Walk
     _statics: LoweringContext
@@ -71,10 +68,9 @@ class FewerLayersCosts:
             return None
         fewer = whole.fewer
         program, like = fewer.program, Like.of(space.program, fewer.program, fewer.stands_in)
-        all_layers = AllLayers.of(space.program, fewer, like)
-        longer = LongerPrograms(fewer, space.program, like, whole_costs, all_layers is not None)
+        longer = LongerPrograms(fewer, space.program, like, whole_costs)
         return FewerLayersCosts(
-            smaller, whole, MayWait.of(space.program, fewer, like), longer, all_layers, options,
+            smaller, whole, MayWait.of(space.program, fewer, like), longer, options,
             Walk(smaller.start.copy(), smaller, fewer.times[program.value_op]),
             LoweringContext.of(program), StateCosts(program, space.start.mesh, None, objective, whole.left_out),
         )  # fmt: skip
@@ -104,10 +100,6 @@ class FewerLayersCosts:
             return None
         for longer in self.longer.tried(repeats, throughout) if repeats is not None else ():
             cost = longer.cost(local, actions)
-            if cost is not None:
-                return cost
-        if shares_alike and self.all_layers is not None:
-            cost = self._price.of_all(local, actions, self.all_layers, priced)
             if cost is not None:
                 return cost
         return self.longer.with_all().cost(local, actions)

@@ -29,9 +29,6 @@ WORTH_SHARE = 0.7
 SECOND_SHARE = 0.5
 """The same of a program that is simulated after one with even fewer layers, which said nothing."""
 
-BESIDE_ALL_SHARE = 0.2
-"""The same where the kernels of all layers are known by those of few (`all_layers.py`), and have only to be run."""
-
 
 class WholeCosts(NamedTuple):
     """What lowering and pricing the whole program take."""
@@ -71,23 +68,20 @@ class LongerPrograms:
     fewest       that which decisions are carried out on; `whole` is the one with all layers
     like_all     from its ops to those of the program with fewest layers
     whole_costs  makes what the whole program takes
-    beside_all   the kernels of all layers are known by those of few
     """
 
     fewest: FewerLayers
     whole: Program
     like_all: Like
     whole_costs: Callable[[], WholeCosts]
-    beside_all: bool = False
     _made: dict[tuple[Repeats, float] | None, LongerProgram | None] = field(default_factory=dict, repr=False)
 
     def tried(self, repeats: Repeats, throughout: bool) -> Iterator[LongerProgram]:
         """That without layers where batches do so, then the one with more; `throughout`: that with fewest was run."""
-        most = BESIDE_ALL_SHARE if self.beside_all else WORTH_SHARE
-        first = None if throughout else self.where_batches(repeats, most)
+        first = None if throughout else self.where_batches(repeats, WORTH_SHARE)
         if first is not None:
             yield first
-        second = None if self.beside_all else self.where_batches(repeats.farther_inside(), SECOND_SHARE)
+        second = self.where_batches(repeats.farther_inside(), SECOND_SHARE)
         if second is not None:
             yield second
 

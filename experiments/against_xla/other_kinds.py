@@ -33,7 +33,7 @@ BAR = 1.02
 def compile_missing(kept: dict[str, Any]) -> None:
     """Compiles XLA's program of each pair that has none; adds it to `kept` and to the file."""
     for pair in outside_pairs():
-        if pair.model in OTHER_KINDS and not pair.searched and pair.name not in kept:
+        if pair.model in OTHER_KINDS and not pair.search and pair.name not in kept:
             devices, program = topology_devices(pair.on[0]), outside(pair.model)
             theirs = of_xla(pair.lower(), program.step, program.args, jax_mesh(pair.on[1], devices), (0, 1))
             account = figures(theirs, pair.on[1], CLOCK_HZ[devices[0].device_kind.lower()], pair.name)

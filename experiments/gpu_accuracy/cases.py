@@ -5,25 +5,25 @@
 BP           the batch over all axes but the last
 FSDP         BP, and parameters and optimizer state over the axis before the last
 FSDP+TP      the same, and what a Megatron user tiles over the last axis
-found, ...   states of searches, kept in `states.json` as rows of actions (`simulator_accuracy/states.py`)
+found, ...   states of searches, kept in `states.json.xz` as plans
 """
 
 from __future__ import annotations
 
 import functools
-import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import autopart as ap
+from experiments.kept_states import KeptStates, found_by
 from experiments.models import gns, t32
 from experiments.models.outside.training import Training
-from experiments.simulator_accuracy.states import Kept, found_by, outside
+from experiments.simulator_accuracy.states import outside
 
-STATES = Path(__file__).with_name("states.json")
+STATES = KeptStates(Path(__file__).with_name("states.json.xz"))
 MESHES = {
     "4x2": ({"data": 4, "model": 2}, "1x1x8"),
     "8x4": ({"data": 8, "model": 4}, "1x4x8"),
@@ -85,11 +85,10 @@ class Case:
     def topology(self) -> str:
         return f"{self.device}:{MESHES[self.on][1]}"
 
-    def tactics(self) -> list[ap.Tactic]:
+    def tactics(self) -> Sequence[ap.Tactic]:
         """The schedule."""
         if self.schedule not in WRITTEN:
-            kept = json.loads(STATES.read_text())[f"{self.program} {self.on}"]
-            return [Kept(self.schedule, tuple(kept["states"][self.schedule]), kept["ops"])]
+            return STATES.plans(f"{self.program} {self.on}")[self.schedule]
         *outer, model = self.mesh.axis_names
         found = [ap.ManualPartition(batch_of(self.program), axis=axis, name=f"BP {axis}") for axis in outer]
         if self.schedule != "BP":
@@ -107,20 +106,19 @@ class Case:
 
 def cases(names: tuple[str, ...]) -> Iterator[Case]:
     """Every case of the programs `names`."""
-    states = json.loads(STATES.read_text()) if STATES.exists() else {}
+    states = STATES.read()
     for name in names:
         for on in MESHES if name in ON_HOSTS else ("4x2",):
-            for schedule in (*WRITTEN, *states.get(f"{name} {on}", {"states": {}})["states"]):
+            for schedule in (*WRITTEN, *states.get(f"{name} {on}", ())):
                 if schedule != "FSDP+TP" or program(name).megatron:
                     yield Case(name, schedule, on)
 
 
 def search(names: tuple[str, ...]) -> None:
     """Searches the programs `names` on the first mesh, and keeps the states."""
-    kept = json.loads(STATES.read_text()) if STATES.exists() else {}
     for name in names:
-        kept[f"{name} 4x2"] = found_by(SEARCHES, PASSED, name, program(name), Case(name, "", "4x2").mesh)
-        STATES.write_text(json.dumps(kept) + "\n")
+        step, args = program(name).step, program(name).args
+        STATES.keep(f"{name} 4x2", found_by(SEARCHES, PASSED, step, args, Case(name, "", "4x2").mesh))
 
 
 if __name__ == "__main__":

@@ -18,11 +18,10 @@ import jax
 
 import autopart as ap
 from experiments.mixed_precision.models import convs, decoders, encoders, images
-from experiments.mixed_precision.states import kept_states
+from experiments.mixed_precision.states import KEPT
 from experiments.models.outside.training import Training
 from experiments.models.tactics import BP
 from experiments.simulator_accuracy.outside_pairs import FSDP
-from experiments.simulator_accuracy.states import Kept
 
 TOPOLOGY = "v5e:2x4"
 MESH = ap.Mesh({"batch": 4, "model": 2}, device="tpu_v5e")
@@ -62,7 +61,7 @@ class MixedPair:
     schedule: str
     build: Callable[[], Training]
     tuned: bool
-    state: Kept | None = None
+    plan: ap.Plan | None = None
 
     @property
     def name(self) -> str:
@@ -72,7 +71,7 @@ class MixedPair:
         program = self.build()
         megatron = ap.ManualPartition({"params": _found(program)}, axis="model", name="TP")
         sharded = [BP, megatron, FSDP] if self.model in HEADS_FIRST else [BP, FSDP, megatron]
-        tactics = [self.state] if self.state else {"DP": [BP, BP_TOO], "FSDP+TP": sharded}[self.schedule]
+        tactics = self.plan if self.plan is not None else {"DP": [BP, BP_TOO], "FSDP+TP": sharded}[self.schedule]
         return ap.jit(program.step, MESH, tactics, donate_argnums=(0, 1)).lower(*program.args)
 
 
@@ -82,8 +81,8 @@ def pairs() -> Iterator[MixedPair]:
         for model, build in models.items():
             for schedule in ("DP", "FSDP+TP"):
                 yield MixedPair(model, schedule, build, tuned)
-            for state in kept_states(model):
-                yield MixedPair(model, state.name, build, tuned, state)
+            for search, plan in KEPT.plans(model).items():
+                yield MixedPair(model, search, build, tuned, plan)
 
 
 def _found(program: Training) -> dict[str, int]:

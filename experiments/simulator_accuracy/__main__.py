@@ -20,26 +20,18 @@ from experiments.simulator_accuracy.headline import headline
 from experiments.simulator_accuracy.outside_pairs import OutsidePair, outside_pairs
 from experiments.simulator_accuracy.pairs import PAIRS, Pair
 from experiments.simulator_accuracy.referee import KEPT, compile_all, text_key
-from experiments.simulator_accuracy.states import OtherProgramError
 
 HERE = Path(__file__).parent
 MARK = "<!-- {} -->"
 
 
 def compare(pairs: Iterable[Pair | OutsidePair]) -> list[dict[str, Any]]:
-    """A row per compiled pair: our figures and the compiler's, whose seconds are cycles and ours for the links.
-
-    States of programs that are other ones now are named, and have no row.
-    """
+    """A row per compiled pair: our figures and the compiler's, whose seconds are cycles and ours for the links."""
     kept, rows = json.loads(KEPT.read_text())["pairs"], []
     for pair in pairs:
         if pair.name not in kept:
             continue
-        try:
-            theirs, local = kept[pair.name], pair.lower().program
-        except OtherProgramError as error:
-            print(f"{pair.name}: {error}", file=sys.stderr)
-            continue
+        theirs, local = kept[pair.name], pair.lower().program
         ours = estimate(local)
         rows.append(
             {

@@ -7,13 +7,13 @@ found, on the way      `states.py`
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import autopart as ap
 from experiments.models.tactics import BP
 from experiments.simulator_accuracy.pairs import V3, V5E
-from experiments.simulator_accuracy.states import Kept, kept_states, outside
+from experiments.simulator_accuracy.states import KEPT, outside
 
 MODELS = {
     "vit": V3,
@@ -128,32 +128,36 @@ FSDP = ap.ManualPartition(
 
 @dataclass(frozen=True)
 class OutsidePair:
-    """A program from outside, a schedule or a kept state, and where it is compiled for."""
+    """A program from outside, a schedule or the plan of a search, and where it is compiled for."""
 
     model: str
-    schedule: tuple[ap.Tactic, ...]
+    schedule: Sequence[ap.Tactic]
     on: tuple[str, ap.Mesh]
+    search: str = ""
+    """Which search found the plan; empty for what a person wrote."""
 
     @property
     def name(self) -> str:
-        return f"{self.model} {'+'.join(t.name for t in self.schedule)} {self.on[0]}"
-
-    @property
-    def searched(self) -> bool:
-        """True for a state of a search, False for what a person wrote."""
-        return isinstance(self.schedule[0], Kept)
+        return f"{self.model} {self.search or '+'.join(t.name for t in self.schedule)} {self.on[0]}"
 
     def lower(self) -> ap.Lowered:
         program = outside(self.model)
-        return ap.jit(program.step, self.on[1], list(self.schedule), donate_argnums=(0, 1)).lower(*program.args)
+        return ap.jit(program.step, self.on[1], self.schedule, donate_argnums=(0, 1)).lower(*program.args)
 
 
 def outside_pairs() -> Iterator[OutsidePair]:
     """All of them, a program after the other."""
-    for model, on in MODELS.items():
-        megatron = ap.ManualPartition({"params": outside(model).megatron}, axis="model", name="MP")
-        for schedule in ((BP,), (BP, FSDP), (BP, megatron), *((state,) for state in kept_states(model))):
+    for model, on in (MODELS | OTHER_KINDS).items():
+        for schedule in _written(model):
             yield OutsidePair(model, schedule, on)
-    for model, on in OTHER_KINDS.items():
-        for schedule in ((DP,), *((state,) for state in kept_states(model))):
-            yield OutsidePair(model, schedule, on)
+        for search, plan in KEPT.plans(model).items():
+            yield OutsidePair(model, plan, on, search)
+
+
+def _written(model: str) -> Iterator[list[ap.Tactic]]:
+    """What people write."""
+    if model not in MODELS:
+        yield [DP]
+    else:
+        yield from ([BP], [BP, FSDP])
+        yield [BP, ap.ManualPartition({"params": outside(model).megatron}, axis="model", name="MP")]

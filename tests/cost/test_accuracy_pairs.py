@@ -18,7 +18,7 @@ from experiments.simulator_accuracy.kernels import compiler_kernels
 from experiments.simulator_accuracy.labels import stripped
 from experiments.simulator_accuracy.outside_pairs import DP, MODELS, OTHER_KINDS, outside_pairs
 from experiments.simulator_accuracy.referee import KEPT
-from experiments.simulator_accuracy.states import kept_states
+from experiments.simulator_accuracy.states import KEPT as STATES
 
 HLO = """HloModule jit_f, is_scheduled=true, entry_computation_layout={(f32[8,8]{1,0})->f32[8,8]{1,0}}
 %fused.1 (p: f32[8,8], q: f32[8,8]) -> f32[8,8] {
@@ -71,7 +71,7 @@ def test_the_headline_is_regret_order_and_what_fits():
 @pytest.mark.parametrize("model", [*MODELS, *OTHER_KINDS])
 def test_every_pair_of_a_program_from_outside_lowers(model):
     pairs = [pair for pair in outside_pairs() if pair.model == model]
-    assert len(pairs) == (3 if model in MODELS else 1) + len(kept_states(model))
+    assert len(pairs) == (3 if model in MODELS else 1) + len(STATES.plans(model))
     for pair in pairs:
         assert pair.lower().estimate.compute_s > 0
 
@@ -80,7 +80,7 @@ def test_figures_that_are_kept_belong_to_pairs_that_exist():
     outside = {
         name for name in json.loads(KEPT.read_text())["pairs"] if name.split(" ")[0] in {**MODELS, **OTHER_KINDS}
     }
-    named = {(model, state.name) for model in (*MODELS, *OTHER_KINDS) for state in kept_states(model)}
+    named = {(model, search) for model in (*MODELS, *OTHER_KINDS) for search in STATES.plans(model)}
     named |= {(model, how) for model in MODELS for how in ("BP", "BP+FSDP", "BP+MP")}
     named |= {(model, DP.name) for model in OTHER_KINDS}
     assert outside <= {f"{model} {how} {(MODELS | OTHER_KINDS)[model][0]}" for model, how in named}

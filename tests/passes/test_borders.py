@@ -91,3 +91,16 @@ def test_halves_of_a_head_are_no_borders_however_short():
 
     small = ops(model_dim=64, heads=8, vocabulary=512, batch=16, sequence=32)
     assert small == ops(model_dim=4096, heads=32, vocabulary=32_000, batch=32, sequence=1024)
+
+
+@pytest.mark.parametrize(("size", "joined"), [(96, 24), (768, 16), (20, 1), (144, 24)])
+def test_joined_features_are_no_border(size: int, joined: int):
+    """Layers of a dense net, summary tokens, one item more: work on both is not done twice."""
+
+    def fun(x: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
+        both = jnp.tanh(jnp.concatenate([x, y], axis=1))
+        return both[:, :size], both[:, size:]
+
+    shapes = (jax.ShapeDtypeStruct((64, n), jnp.float32) for n in (size, joined))
+    program = ap.jit(fun, ap.Mesh(MESH), []).lower(*shapes).traced.program
+    assert sum(program.spec(op).kind == "tanh" for op in range(program.op_count)) == 1

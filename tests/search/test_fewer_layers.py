@@ -57,15 +57,9 @@ def whole_of(task) -> Evaluator:
 def simulated() -> Iterator[list[int]]:
     """Collects how many ops the programs have that are simulated."""
     found: list[int] = []
-    run, run_all = Simulator.run, Simulator.totals_of_all
-
-    def all_run(self, local, priced, layers):
-        found.append(len(layers.stack.like) - 1)
-        return run_all(self, local, priced, layers)
-
+    run = Simulator.run
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Simulator, "run", lambda self, *args: found.append(self.program.op_count) or run(self, *args))
-        patch.setattr(Simulator, "totals_of_all", all_run)
         yield found
 
 
@@ -151,24 +145,13 @@ def test_where_collectives_fill_in_no_order_all_layers_are_simulated():
     assert lengths == [program.op_count]
 
 
-def test_where_collectives_fill_in_no_order_the_kernels_of_all_layers_are_those_of_few():
-    program = decoder(24)
-    assert lengths_and_short(program, 320, all_layers=True)[0] == [program.op_count]
-
-
-def lengths_and_short(program, kib, all_layers=False):
-    """The ops of what is simulated where collectives hold so many KiB; the costs are those of the whole program.
-
-    Without `all_layers` as of a program with loops in its layers, whose kernels are found by longer programs.
-    """
+def lengths_and_short(program, kib):
+    """The ops of what is simulated where collectives hold so many KiB; the costs are those of the whole program."""
     chip = dataclasses.replace(device("tpu_v3"), name=f"combines_{kib}", combine_bytes=kib * 1024.0)
     with DEVICES.temporarily(chip.name, chip):
         task = task_of(program, ap.Mesh({"batch": 4, "model": 2}, device=chip.name))
         short, of_batch = Evaluator(task)._fewer, (decision_about_the_batch(task),)
         assert short is not None
-        if not all_layers:
-            longer = dataclasses.replace(short.longer, beside_all=False)
-            short = dataclasses.replace(short, all_layers=None, longer=longer)
         reached, state = short.reach(of_batch), whole_of(task)._state(of_batch)
         assert reached is not None
         with simulated() as lengths:

@@ -14,11 +14,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from autopart.api.rewritings import batch_dims
+from autopart.core.disjoint_sets import DisjointSets
 from autopart.core.ops.rule import traits_of
 from autopart.core.ops.traits import Matmul, Slicing
 from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
-from autopart.search.ilp.disjoint_sets import DisjointSets
 
 
 def dim_roles(partitioning: Partitioning) -> dict[int, tuple[str, ...]]:

@@ -30,6 +30,12 @@ from autopart.core.passes.program_pass import register_pass
 EVENER = 4
 """How many times as many devices must be able to share a part as what it was joined to."""
 
+EVEN = 16
+"""A dim that so many devices can share is not taken apart."""
+
+MOST_JOINED = 8
+"""A border is at most one in so many places of a dim: features of two layers that are joined are no border."""
+
 MOST_ROWS = 8
 """A border of so many places is taken apart into single ones."""
 
@@ -256,7 +262,8 @@ _THROUGH = {
 
 def _is_border(at: PatternRewriter, value: int, dim: int) -> bool:
     """True if something was joined to a dim, or cut off, so that axes divide what the value is made of far better."""
-    return _best(at, value, dim) >= EVENER * ways(at.type_of(value).shape[dim])
+    own = ways(at.type_of(value).shape[dim])
+    return own < EVEN and _best(at, value, dim) >= EVENER * max(own, 2)
 
 
 def _best(at: PatternRewriter, value: int, dim: int, depth: int = 0) -> int:
@@ -289,7 +296,11 @@ def _parts(at: PatternRewriter, value: int, dim: int) -> Sequence[tuple[int, int
             return ()
         case "slice" if set(spec.attributes["strides"]) != {1}:
             return ()
-        case "concatenate" | "reverse" | "slice":
+        case "concatenate":
+            size = spec.results[0].shape[dim]
+            short = size <= MOST_ROWS
+            return [(v, dim) for v in operands if short or MOST_JOINED * (size - at.type_of(v).shape[dim]) <= size]
+        case "reverse" | "slice":
             pass
         case _:
             if not isinstance(traits_of(spec), Elementwise):

@@ -77,14 +77,12 @@ class AroundMatmul:
     joins_results      computes ops that read the result, element by element, in the same kernel
     narrows_operands   stores as bf16 what only f32 matmuls at default precision read
     copies_updates     makes an update from a transposed collective on copies in another HBM layout
-    nests_products     computes a product inside the product that alone reads it (`nested_products.py`)
     """
 
     fuses_operands: bool = False
     joins_results: bool = False
     narrows_operands: bool = False
     copies_updates: bool = False
-    nests_products: bool = False
 
 
 @dataclass(frozen=True)
@@ -127,7 +125,6 @@ _FIELDS = {
     "around_matmul": instance("an AroundMatmul(...)", AroundMatmul),
     "library": instance("LibraryCalls(...)", LibraryCalls) | NONE,
     "combine_bytes": number(0),
-    "hides_latency": FLAG,
     "strided_collectives": FLAG,
     "reduces_whole": FLAG,
     "scatters_apart": FLAG,
@@ -143,9 +140,7 @@ _MAY_BE_NONE = (
     "vector_flop_per_s", "conv_efficiency", "spreads_per_s", "relaid_per_s", "alone_per_s", "link_bytes_per_s",
 )  # fmt: skip
 
-XLA_TPU = AroundMatmul(
-    fuses_operands=True, joins_results=True, narrows_operands=True, copies_updates=True, nests_products=True
-)
+XLA_TPU = AroundMatmul(fuses_operands=True, joins_results=True, narrows_operands=True, copies_updates=True)
 """XLA's TPU backend, as libtpu 0.0.51 compiles."""
 
 
@@ -184,7 +179,6 @@ class Device:
     around_matmul      what its compiler does with the ops around a matmul
     library            what computes products and convolutions in place of the compiler; None: nothing does
     combine_bytes      reductions are combined up to this size, on GPUs gathers too, all by what they leave; 0: none are
-    hides_latency      its compiler orders ops to hide collectives, not to save memory
     strided_collectives  its collectives work along any dim in place; else along the major one, with copies around them
     reduces_whole      its compiler copies before it makes an all_reduce of a reduce_scatter into parts of layout tiles,
                        and makes one of a reduce_scatter over all devices
@@ -229,7 +223,6 @@ class Device:
     around_matmul: AroundMatmul = AroundMatmul()
     library: LibraryCalls | None = None
     combine_bytes: float = 0.0
-    hides_latency: bool = True
     strided_collectives: bool = False
     reduces_whole: bool = False
     scatters_apart: bool = False

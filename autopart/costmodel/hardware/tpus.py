@@ -120,7 +120,6 @@ register_device(
         columns_together=False,
         window_share=0.5,
         assigns_on_chip=False,
-        hides_latency=False,
         source={
             "peak_flop_per_s": "45 TFLOP/s a chip [P], 22.8 a core [L]; f32 runs as one bf16 pass",
             "hbm_bytes": "16 GiB a chip [P]",
@@ -156,7 +155,6 @@ register_device(
         columns_together=False,
         window_share=0.5,
         assigns_on_chip=False,
-        hides_latency=False,
         source={
             "peak_flop_per_s": "123 TFLOP/s a chip [G][P], 61.4 a core [L]; f32 runs as one bf16 pass",
             "hbm_bytes": "32 GiB a chip [G]",

@@ -67,8 +67,6 @@ class ProgramArrays(NamedTuple):
     views       what another name is given to
     fences      of views, the barriers: what reads through them runs no earlier than they stand
     spread      constants, and what is made of nothing but these without work: what is spread out of them
-
-    place       int32[ops + 1]: where an op stands; its number, unless ops are left out (`all_layers.py`)
     """
 
     operand_ptr: np.ndarray
@@ -88,7 +86,6 @@ class ProgramArrays(NamedTuple):
     views: np.ndarray
     fences: np.ndarray
     spread: np.ndarray
-    place: np.ndarray
 
 
 ROWS_AT_ONCE = 8192
@@ -114,8 +111,7 @@ class LocalArrays(NamedTuple):
              settled_bytes, settled_elements: size in the layout in which it settles; at_def: its place in
              `DeviceLocal.at_def`, else -1; shows: the buffer from which the value is read, for a view the buffer of
              the view's operand; left_in: the buffer into which its op writes it; copy_bytes: of the copy in another
-             layout that is held beside it; registers: `registers_over_tiles` of it as its op leaves it; is_rounded: a
-             product's kernel leaves bf16 (`rounded_once.py`)
+             layout that is held beside it; registers: `registers_over_tiles` of it as its op leaves it
     moves    moved_bytes, moved_elements: size of what a redistribution makes; moved_value, moved_scope, moved_position
              as in `Placement`; moves_nothing: the redistribution only slices, so its consumers slice as they read
     uses     use_elements: as the use reads it; of_use as in `Placement`; use_buffer: the buffer it reads
@@ -139,7 +135,7 @@ VALUE_FIELDS = np.dtype(
     [
         ("native_bytes", np.float64), ("native_elements", np.float64), ("settled_bytes", np.float64),
         ("settled_elements", np.float64), ("copy_bytes", np.float64), ("registers", np.float64),
-        ("at_def", np.int32), ("shows", np.int32), ("left_in", np.int32), ("is_rounded", np.bool_),
+        ("at_def", np.int32), ("shows", np.int32), ("left_in", np.int32),
     ],
     align=True,
 )  # fmt: skip
@@ -177,7 +173,6 @@ class Lowered(NamedTuple):
     order, priority, along_lanes, copied, kept, left   `Assigned` of `compiled/layout_assignment/assignment.py`
     axis_sizes     of the mesh
     layout_tile, matmul_tile   of the device; ones mean no padding
-    nests_products   as in `AroundMatmul`
     spread_flop    as many operations as the vector unit could do while it puts one number along a row
     relaid_bytes   that pass HBM in the time in which one element is copied into another layout
     on_chip_bytes  as in `Device`
@@ -211,7 +206,6 @@ class Lowered(NamedTuple):
     axis_sizes: np.ndarray
     layout_tile: tuple[int, int]
     matmul_tile: tuple[int, int, int]
-    nests_products: bool
     spread_flop: float
     relaid_bytes: float
     on_chip_bytes: float

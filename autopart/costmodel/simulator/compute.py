@@ -272,7 +272,7 @@ def _count_bytes(
             if taken_bytes[value] == 0 and cache.last[value] == slot[k]:
                 written = 0.0
             made = program.ops.op_class[op] == ELEMENTWISE or graph.nodes.matrix_work[k] > 0
-            rounded = cache.plain[left] < written and not local.values.is_rounded[value]
+            rounded = cache.plain[left] < written
             is_f32 = program.values.element_bytes[value] >= F32_BYTES and not rounded
             if made and is_f32:
                 nodes.left_f32[head] += written

@@ -140,7 +140,6 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
         views=np.flatnonzero(is_view).astype(np.int32),
         fences=np.flatnonzero(is_view & ~costs["takes"][spec]).astype(np.int32),
         spread=np.flatnonzero(spread).astype(np.int32),
-        place=np.arange(program.op_count + 1, dtype=np.int32),
     )
 
 

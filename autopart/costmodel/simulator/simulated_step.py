@@ -1,6 +1,6 @@
 """One step on paper: when each node of a kernel graph runs, for how long, and what lives meanwhile.
 
-    planned    program order; neighbours change places, reductions wait for each other
+    planned    program order; reductions wait for each other
     slot       what can run early does, and kernels join                 -> seconds of kernels and collectives
     buffers    when each is made and read last, and in whose memory      -> bytes that live at each slot
 
@@ -39,7 +39,6 @@ from autopart.costmodel.simulator.compute import BUFFER_FIELDS, NODE_FIELDS, ker
 from autopart.costmodel.simulator.kernels.kernel_graph import KERNEL, KernelGraph
 from autopart.costmodel.simulator.kernels.left_out import LeftOut, times_there
 from autopart.costmodel.simulator.kernels.multi_output import join_kernels
-from autopart.costmodel.simulator.kernels.order import order_neighbours
 from autopart.costmodel.simulator.links.combine import Batches, Wires, combine_reductions
 from autopart.costmodel.simulator.links.narrow_moves import rounded_bytes
 from autopart.costmodel.simulator.links.redistribution_costs import (
@@ -57,7 +56,6 @@ class DeviceFacts(NamedTuple):
     """What a step asks of a device, and of the options of a simulator.
 
     row                      `device_row`
-    hides_latency            the compiler orders for collectives, not for memory: neighbours keep their places
     narrows, joins, copies   `narrows_operands`, `joins_results`; `copies_updates` where layout copies are counted
     assigns                  `assigns_on_chip`
     by_shape                 results are written into operands of their own shape alone
@@ -65,7 +63,6 @@ class DeviceFacts(NamedTuple):
     """
 
     row: np.ndarray
-    hides_latency: bool
     narrows: bool
     joins: bool
     copies: bool
@@ -79,7 +76,7 @@ class DeviceFacts(NamedTuple):
         """Those of a device."""
         matmul, rate = device.around_matmul, device.hbm_bytes_per_s * device.hbm_efficiency
         return DeviceFacts(
-            row, bool(device.hides_latency), bool(matmul.narrows_operands), bool(matmul.joins_results),
+            row, bool(matmul.narrows_operands), bool(matmul.joins_results),
             bool(matmul.copies_updates and layout_copies), bool(device.assigns_on_chip), device.is_xla_gpu,
             float(rate), float(rate * device.stream_share),
         )  # fmt: skip
@@ -201,7 +198,7 @@ class Scratch(NamedTuple):
 
 
 @kernel
-def begin_in_order(
+def _begin(
     program: ProgramArrays, local: LocalArrays, graph: KernelGraph, device: DeviceFacts, scratch: Scratch, step: Step
 ) -> None:
     """Begins with program order: fills in when nodes are planned, which run by themselves, and plain sizes."""
@@ -215,16 +212,6 @@ def begin_in_order(
 
 
 @kernel
-def begin_by_memory(
-    program: ProgramArrays, local: LocalArrays, graph: KernelGraph, device: DeviceFacts, scratch: Scratch, step: Step
-) -> None:
-    """The same where the compiler orders for memory: neighbours change places. Few devices need it compiled."""
-    begin_in_order(program, local, graph, device, scratch, step)
-    last_slots(program, local, graph, scratch.planned, scratch.structure, step.buffers.last)
-    order_neighbours(program, graph, scratch.plain, step.buffers.last, scratch.planned)
-
-
-@kernel
 def run_step(
     program: ProgramArrays,
     local: LocalArrays,
@@ -235,11 +222,10 @@ def run_step(
     scratch: Scratch,
     step: Step,
 ) -> None:
-    """Fills in `step`, which `begin_by_memory` has begun where the compiler hides no latency."""
+    """Fills in `step`."""
     buffers, leader, plain, planned = step.buffers, step.leader, scratch.plain, scratch.planned
     nodes = graph.nodes.shape[0]
-    if device.hides_latency:
-        begin_in_order(program, local, graph, device, scratch, step)
+    _begin(program, local, graph, device, scratch, step)
     if moves.wires.by_dependence:
         gradients_last(program, local, graph, buffers.made, scratch.marked, scratch.also, planned)
         made_at(program, graph, planned, buffers.made)
@@ -250,7 +236,6 @@ def run_step(
         moves.figures,
         moves.wires,
         buffers.made,
-        program.place,
         left_out,
         moves.def_values,
         scratch.batches,

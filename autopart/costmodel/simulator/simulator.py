@@ -29,7 +29,6 @@ from autopart.costmodel.simulator.kernels.fusion import most_fused
 from autopart.costmodel.simulator.kernels.kernel_graph import KERNEL, KernelGraph
 from autopart.costmodel.simulator.kernels.left_out import NOTHING_LEFT_OUT, LeftOut
 from autopart.costmodel.simulator.kernels.local_graph import DeviceGraph, local_graph
-from autopart.costmodel.simulator.layers.all_layers import AllLayers
 from autopart.costmodel.simulator.links.combine import Wires
 from autopart.costmodel.simulator.links.known_plans import Asked, KnownPlans, ask
 from autopart.costmodel.simulator.links.narrow_moves import narrow_uses
@@ -37,7 +36,7 @@ from autopart.costmodel.simulator.links.own_collectives import OwnCollectives
 from autopart.costmodel.simulator.links.redistribution_costs import PlanCost, plan_cost
 from autopart.costmodel.simulator.program_arrays import program_arrays
 from autopart.costmodel.simulator.room import NEW, Empty, Room
-from autopart.costmodel.simulator.simulated_step import DeviceFacts, Moves, Scratch, Step, begin_by_memory, run_step
+from autopart.costmodel.simulator.simulated_step import DeviceFacts, Moves, Scratch, Step, run_step
 from autopart.costmodel.simulator.sizes import SizeTable
 from autopart.spmd.device_local import DeviceLocal
 
@@ -263,20 +262,6 @@ class Simulator:
             overlaps=self.overlaps,
         )
 
-    def totals_of_all(self, local: DeviceLocal, priced: Priced, layers: AllLayers) -> Totals | None:
-        """Those of a step of the whole program, of which this one has fewer layers; None where they are not alike."""
-        if len(self.own_collectives.ops):
-            return None
-        empty = self.room.begun()
-        found = layers.unfolded(self._graph(local, priced, empty)[0], empty)
-        if found is None:
-            return None
-        whole, passed = found
-        step = self._step(whole, np.empty(0), NOTHING_LEFT_OUT, empty)
-        step_s = _in_all(step.timed["seconds"], step.trips) + _in_all(step.link_s, step.trips)
-        stays = float(whole.held.values["settled_bytes"][passed].sum()) + float(step.each_output_bytes.sum())
-        return Totals(step_s, float(stays + step.live[:-2].max()))
-
     def _graph(self, local: DeviceLocal, priced: Priced, empty: Empty) -> tuple[DeviceGraph, np.ndarray]:
         """The kernels of a lowering, and `Simulation.operands`."""
         narrow = priced.asked.types[len(local.at_def) :] < 0
@@ -295,8 +280,6 @@ class Simulator:
             nodes, buffers, len(graph.reads), len(program.ops), outputs, len(program.scopes), known.kinds, empty
         )
         moves = Moves(ran.plan_rows, known.figures, ran.narrow, ran.def_values, own_s, Wires.of(self.links))
-        if not self.links.device.hides_latency:
-            begin_by_memory(program, held, graph, self._device, scratch, step)
         run_step(program, held, graph, self._device, moves, left_out, scratch, step)
         return step
 
@@ -320,7 +303,7 @@ class Simulator:
             place.value, place.target, place.scope, place.position, np.argsort(place.position, kind="stable"),
             place.of_use, stretch_shares(local, plan_rows, self.known_plans.read_shares),
             narrow, plan_rows, self.known_plans.moves_nothing, *assigned, axis_sizes, tile, device.matmul_tile,
-            bool(device.around_matmul.nests_products), device.spread_flop, device.relaid_bytes,
+            device.spread_flop, device.relaid_bytes,
             float(device.on_chip_bytes), (0.0, 0.0, 0.0, 0.0) if device.library is None else device.library.numbers,
             device.vector_rate / device.hbm_bytes_per_s if device.is_xla_gpu else np.inf,
         )  # fmt: skip

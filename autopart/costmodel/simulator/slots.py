@@ -56,13 +56,6 @@ def op_of(slot: int) -> int:
     return slot // SLOTS_PER_OP
 
 
-@kernel
-def slots_between(place: np.ndarray, earlier: int, later: int) -> int:
-    """How far two slots lie apart with the ops that are left out; `place` as in `ProgramArrays`."""
-    ops = place[op_of(later)] - place[op_of(earlier)]
-    return before(ops) + later % SLOTS_PER_OP - earlier % SLOTS_PER_OP
-
-
 def stretch_count(ops: int) -> int:
     """Entries of the scratch of `order_by_slot` for a program of `ops` ops."""
     return (slot_count(ops) >> STRETCH_BITS) + 2

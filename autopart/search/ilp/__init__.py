@@ -29,12 +29,6 @@ No strategy list holds what is not legal, so the last four are no rows of the pr
 `solver/` solves. Two sets of costs stand on the same nodes (`sharding_model.py`):
 
     least      never more than the simulator says, whatever is fused, combined or shared: the bound           `bound.py`
-               traffic that is certain (`certain_traffic.py`), which ops are kernels in every state
-               (`certain_kernels.py`, `nesting_products.py`), which may share one (`fusion_regions.py`), with a product
-               or not (`product_hosts.py`), which have ended before others begin (`kernel_order.py`), and how their
-               seconds add up (`kernel_shares.py`); tiles of the matrix unit that short dims leave unfilled
-               (`filled_tiles.py`), and those of memory (`padded_tiles.py`); what a sum that is reduced on the way keeps
-               apart (`reduced_between.py`); reductions that are never combined (`soon_read.py`)
     planned    as a simulated state costs, scaled by what a strategy changes: the plan
 
 Equal layers are one node of the plan, that counts as often as there are layers; the bound is about every op, with what

@@ -1,7 +1,6 @@
 """The lower bound: no state that a search may reach scores less.
 
-    ops               work, and traffic that no fusion avoids, in shares in which they add up     `least_seconds.py`
-    pairs of ops      traffic and launches of what a sum, reduced on the way, keeps apart       `reduced_between.py`
+    ops               work on the matrix and the vector unit, and certain launches                `least_seconds.py`
     redistributions   the cheapest between two labels; a move that several uses share is paid once  `shared_moves.py`;
                       no latency of reductions that may be combined; as a lowering plans them where that decides
                       `decisive_moves.py`
@@ -10,9 +9,8 @@
 It is about every choice of strategies and labels, also those that no decisions lead to, so about more than all states.
 
 Each of these is part of what the simulator adds up, or less, and no part is counted twice. What the bound leaves out is
-what the gap of an optimal plan consists of: bytes that a kernel moves beside a product's longer work, kernels and their
-traffic that only a move of tiles keeps apart, second gathers of what is stored in parts, and the memory of what is
-computed.
+what the gap of an optimal plan consists of: bytes that kernels move, launches of light kernels, second gathers of what
+is stored in parts, and the memory of what is computed.
 
 The score of a state over its memory is `step_s * (1 + penalty * excess)`; step_s is at least the bound without memory,
 B, so the score is at least `step_s + B * penalty * excess`, in which each byte of arguments has a price. A state that

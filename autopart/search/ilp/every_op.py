@@ -41,7 +41,4 @@ def every_op(model: Model) -> PairwiseProblem:
             costs[u] = costs[u] + trips * matrix.diagonal()
         elif trips:
             edges.append((u, v, trips * matrix))
-    apart = model.between
-    for product, reader, kind in zip(apart.product.tolist(), apart.reader.tolist(), apart.kind.tolist(), strict=True):
-        edges.append((int(number[product]), int(number[reader]), runs[reader] * apart.seconds[kind]))
     return PairwiseProblem.of(costs, usages, intervals, edges, model.device.hbm_bytes)

@@ -28,7 +28,7 @@ from autopart.core.program import Program
 from autopart.search.ilp.labels import Label, is_pending
 from autopart.search.ilp.lowered_moves import LeastMove, Pair
 from autopart.search.ilp.nodes import ARGUMENT, Nodes
-from autopart.search.ilp.prices import DEF, DEF_ALONE, PLAN, USE, WAIT, Prices, moved_to
+from autopart.search.ilp.prices import DEF, PLAN, USE, WAIT, Prices, moved_to
 from autopart.spmd.device_local import LoweringContext
 
 Floats = np.ndarray
@@ -80,15 +80,11 @@ class Flow:
     trips: Floats
 
     @staticmethod
-    def of(
-        nodes: Nodes, statics: LoweringContext, stands: np.ndarray, share: Floats, narrow: np.ndarray, soon: np.ndarray
-    ) -> Flow:
+    def of(nodes: Nodes, statics: LoweringContext, stands: np.ndarray, share: Floats, narrow: np.ndarray) -> Flow:
         """The flow between nodes; `stands` is int64[values] (`PendingWays`), `share` is float64[uses].
 
         narrow  bool[uses]: the use may be moved as bf16 (`narrow_moves.py`)
-        soon    bool[values]: no reduction of the value is combined with others (`soon_read.py`)
         """
-        to_reader, to_wait = np.where(soon, DEF_ALONE, DEF).tolist(), np.where(soon, USE, WAIT).tolist()
         program, as_bf16 = nodes.start.program, narrow.tolist()
         by_scope, scope, shares = program.scope_trips.tolist(), statics.places[0].tolist(), share.tolist()
         of_op, of_value, readers = nodes.of_op.tolist(), nodes.of_value.tolist(), _readers(nodes)
@@ -112,7 +108,7 @@ class Flow:
             uses = user[pointer[value] : pointer[value + 1]]
             if waits >= 0:
                 if made != ARGUMENT:
-                    add(Move(made, result, waits, WAITS, row, 0, to_wait[value]), op, waiting, made_trips)
+                    add(Move(made, result, waits, WAITS, row, 0, WAIT), op, waiting, made_trips)
                 together: dict[int, list[int]] = defaultdict(list)
                 for use in uses:
                     together[scope[use]].append(use)
@@ -131,7 +127,7 @@ class Flow:
                 reader, operand, at = readers[uses[0]]
                 trips = min(made_trips, float(by_scope[scope[uses[0]]]))
                 moved_as = row + len(types) * as_bf16[uses[0]]
-                move = Move(made, result, reader, operand, moved_as, stand_ins[value], to_reader[value])
+                move = Move(made, result, reader, operand, moved_as, stand_ins[value], DEF)
                 add(move, op, at, trips)
         columns = np.array(single, np.float64).reshape(-1, 4)
         whole = columns[:, :3].astype(np.int64)

@@ -29,9 +29,9 @@ from autopart.costmodel.simulator.links.collective_seconds import collective_s
 from autopart.search.ilp.labels import Label, is_pending, local_dims, ways
 from autopart.search.ilp.least_latencies import least_latencies
 
-USE, DEF, PLAN, DEF_ALONE, WAIT = 0, 1, 2, 3, 4
+USE, DEF, PLAN, WAIT = 0, 1, 2, 3
 """Rows of a table: a move before a use at least, one from an op to its only reader, and a move as plans usually are;
-one from an op to its reader of which no reduction is combined with others; one from an op to where the value waits."""
+one from an op to where the value waits."""
 
 SLICE, MIXED = -1, -2
 """In place of a collective's kind: a step that moves nothing, and what no single step does."""

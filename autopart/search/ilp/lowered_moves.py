@@ -40,7 +40,7 @@ from autopart.costmodel.simulator.links.plan_terms import (
 )
 from autopart.costmodel.simulator.links.redistribution_costs import plan_cost
 from autopart.costmodel.simulator.links.redistribution_seconds import gathers_combine
-from autopart.search.ilp.label_steps import DEF, DEF_ALONE, WAIT
+from autopart.search.ilp.label_steps import DEF, WAIT
 from autopart.search.ilp.labels import (
     Label,
     distributed_types,
@@ -140,22 +140,22 @@ class PlannedMoves:
 
     def least(self, source: Label, target: Label, row: int) -> float:
         """Seconds of a move at least, by the row of the tables that it counts in."""
-        if row in (DEF, DEF_ALONE):
-            return self.after_op(source, target, combined=row == DEF)
+        if row == DEF:
+            return self.after_op(source, target)
         return self.seconds(source, target)[row == WAIT or self._gathers_combine]
 
     @cached_property
     def _gathers_combine(self) -> bool:
         return gathers_combine(self.type_.shape, self.links.device)
 
-    def after_op(self, source: Label, target: Label, *, combined: bool) -> float:
+    def after_op(self, source: Label, target: Label) -> float:
         """Seconds from where an op leaves a value to its one reader, by whatever layout the value waits in; without
-        the latency of a reduction that may be combined, if it may be, or of such a gather."""
+        the latency of a reduction or a gather that may be combined."""
         best, sizes = math.inf, self.mesh.axis_sizes
         between = (_between(*codes, len(self.type_.shape)) for codes in zip(source, target, strict=True))
         for waits in itertools.product(*between):
             if divides(self.type_.shape, waits, sizes):
-                first = self.seconds(source, waits)[combined] if waits != source else 0.0
+                first = self.seconds(source, waits)[True] if waits != source else 0.0
                 if first < best:
                     second = self.seconds(waits, target)[self._gathers_combine] if waits != target else 0.0
                     best = min(best, first + second)

@@ -40,7 +40,7 @@ from autopart.search.jobs import Job, State
 from autopart.search.problem import Problem
 
 FEW_OPS = 400
-"""Of programs of at most so many ops the bound has the certain traffic of each op by itself, not of layers alike."""
+"""Of programs of at most so many ops the bound is about each op by itself, not about layers alike."""
 
 REPRICED = 3
 """How often moves that a solved plan uses are priced exactly and the plan is solved anew, at most."""

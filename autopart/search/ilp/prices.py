@@ -9,7 +9,7 @@ There are many pairs of labels and few that a plan uses. So a table is made of s
 each at the simulator's price, and of the cheapest sequences of them (`label_steps.py`):
 
     use, def    what a move before a use, or right after an op, costs at least, for the bound: links alone, and after an
-                op no latency of reductions that may be combined (`soon_read.py` says of which values none is)
+                op no latency of reductions that may be combined
     plan        with local copies as they usually are, for the plan
     exact       what the simulator asks for the very plan that a lowering makes: asked for the pairs that a solution
                 uses (`lowered_moves.py`), and put in the table in place of what stood there
@@ -31,7 +31,7 @@ from autopart.core.op import TensorType
 from autopart.core.stretch import Stretch
 from autopart.costmodel.hardware.links import mesh_links
 from autopart.costmodel.simulator.links.redistribution_seconds import gathers_combine
-from autopart.search.ilp.label_steps import DEF, DEF_ALONE, PLAN, USE, WAIT, move_seconds
+from autopart.search.ilp.label_steps import DEF, PLAN, USE, WAIT, move_seconds
 from autopart.search.ilp.labels import Label, divides, is_pending, stretches_of
 from autopart.search.ilp.least_latencies import most_saved_s
 from autopart.search.ilp.lowered_moves import ExactJob, LeastJob, LeastMove, Pair
@@ -40,7 +40,7 @@ from autopart.search.ilp.stretch_ways import labels_on_the_way, stretch_ways
 if TYPE_CHECKING:
     from autopart.search.evaluator import SearchTask
 
-__all__ = ["DEF", "DEF_ALONE", "PLAN", "USE", "WAIT", "PriceJob", "Prices", "moved_to", "price_jobs"]
+__all__ = ["DEF", "PLAN", "USE", "WAIT", "PriceJob", "Prices", "moved_to", "price_jobs"]
 
 MOST_LABELS = 700
 """A type of more labels has a table without sequences: what a single collective cannot do costs nothing at least."""
@@ -48,8 +48,8 @@ MOST_LABELS = 700
 
 @dataclass(frozen=True)
 class PriceJob:
-    """A type of value and the labels it has; a worker answers with float64[5, labels, labels], a table for each of
-    `USE`, `DEF`, `PLAN`, `DEF_ALONE` and `WAIT`.
+    """A type of value and the labels it has; a worker answers with float64[4, labels, labels], a table for each of
+    `USE`, `DEF`, `PLAN` and `WAIT`.
 
     Labels of uses that read stretches are the last: they are reached, not left.
     """
@@ -63,14 +63,14 @@ class PriceJob:
         plain = [label for label in self.labels if not stretches_of(label)]
         place = {label: i for i, label in enumerate(plain)}
         tiles = move_seconds(self.type_, plain, mesh_links(mesh), sequences=len(plain) <= MOST_LABELS)
-        found = np.full((5, len(self.labels), len(self.labels)), np.inf)
-        found[:DEF_ALONE, : len(plain), : len(plain)] = tiles
+        found = np.full((4, len(self.labels), len(self.labels)), np.inf)
+        found[:WAIT, : len(plain), : len(plain)] = tiles
         for j, label in enumerate(self.labels[len(plain) :], len(plain)):
             ways = stretch_ways(self.type_, label, stretches, mesh)
-            found[:DEF_ALONE, : len(plain), j] = np.min([tiles[:, :, place[begin]] + s for begin, s in ways], axis=0)
+            found[:WAIT, : len(plain), j] = np.min([tiles[:, :, place[begin]] + s for begin, s in ways], axis=0)
         if gathers_combine(self.type_.shape, mesh_links(mesh).device):
             found[[USE, DEF]] = np.maximum(0.0, found[[USE, DEF]] - most_saved_s(mesh_links(mesh)))
-        found[DEF_ALONE], found[WAIT] = found[USE], found[DEF]
+        found[WAIT] = found[DEF]
         return found
 
 
@@ -83,7 +83,7 @@ def moved_to(source: Label, target: Label, stands: int) -> Label:
 
 
 class _Table:
-    """The prices of one type; `unplanned` bool[5, labels, labels]: moves that are not priced as they are planned."""
+    """The prices of one type; `unplanned` bool[4, labels, labels]: moves that are not priced as they are planned."""
 
     def __init__(self, job: PriceJob, seconds: np.ndarray):
         self.labels, self.place = job.labels, {label: i for i, label in enumerate(job.labels)}

@@ -23,17 +23,13 @@ from autopart.costmodel.simulator.program_arrays import program_arrays
 from autopart.costmodel.simulator.simulator import Simulation
 from autopart.pairwise import PairwiseProblem
 from autopart.search.evaluator import SearchTask
-from autopart.search.ilp.certain_traffic import Traffic, certain_traffic
 from autopart.search.ilp.formulation import Flow, equal_shares, least_shares
-from autopart.search.ilp.fusion_regions import Regions, regions
 from autopart.search.ilp.held_bytes import Liveness, node_bytes
-from autopart.search.ilp.least_seconds import Certain, certain, least_seconds
+from autopart.search.ilp.least_seconds import least_seconds
 from autopart.search.ilp.nodes import Nodes
 from autopart.search.ilp.op_seconds import SimulatedWork, planned_seconds
 from autopart.search.ilp.pending_ways import PendingWays
 from autopart.search.ilp.prices import PriceJob, Prices, price_jobs
-from autopart.search.ilp.reduced_between import Between, between
-from autopart.search.ilp.soon_read import read_soon
 from autopart.spmd.device_local import LoweringContext
 
 
@@ -51,21 +47,17 @@ class Model:
 
     arrays, statics    of the program, as the simulator and the lowering have them
     ways               by which what is pending may pass
-    parts              which ops may run in one kernel
     narrow             bool[uses]: the use may be moved as bf16
-    soon               bool[values]: no reduction of the value is combined with others
     flow               with shares of shared moves that add up to one: for the bound
     table              prices, once they are known
     """
 
     nodes: Nodes
     arrays: ProgramArrays
-    parts: Regions
     statics: LoweringContext
     ways: PendingWays
     device: Device
     narrow: np.ndarray
-    soon: np.ndarray
     flow: Flow
     table: Prices
 
@@ -79,11 +71,9 @@ class Model:
         ways = PendingWays.of(start, statics, rounded=task.options.sums_through_converts)
         nodes = Nodes.of(start, task.space.axes, arrays, statics, ways, grouped=grouped)
         narrow = narrow_uses(arrays)
-        parts = regions(arrays, int(np.prod(start.mesh.axis_sizes)), chip)
-        soon = np.zeros(len(arrays.values), np.bool_) if chip.is_xla_gpu else read_soon(arrays, parts)
         share = least_shares(nodes, statics, arrays.ops["matrix_flop"] > 0)
-        flow = Flow.of(nodes, statics, ways.stands, share, narrow, soon)
-        return Model(nodes, arrays, parts, statics, ways, chip, narrow, soon, flow, Prices({}))
+        flow = Flow.of(nodes, statics, ways.stands, share, narrow)
+        return Model(nodes, arrays, statics, ways, chip, narrow, flow, Prices({}))
 
     @property
     def least_share(self) -> float:
@@ -102,45 +92,18 @@ class Model:
     def least(self) -> PairwiseProblem:
         """The problem whose costs are never more than the simulator's, whatever is fused, combined and shared."""
         seconds = [trips * once for trips, once in zip(self.trips(), self.least_once, strict=True)]
-        return self._problem(seconds, self.least_edges(), Liveness.of_arguments(self.nodes))
-
-    def least_edges(self) -> dict[tuple[int, int], np.ndarray]:
-        """Seconds between strategies of two nodes u <= v at least: of moves, and of what they keep apart."""
-        program, edges = self.nodes.start.program, self.flow.edges(self.table, least=True)
-        for key, matrix in self.between.edges(program.scope_trips[program.op_scope].astype(float)).items():
-            edges[key] = edges[key] + matrix if key in edges else matrix
-        return edges
+        return self._problem(seconds, self.flow.edges(self.table, least=True), Liveness.of_arguments(self.nodes))
 
     @cached_property
     def least_once(self) -> list[np.ndarray]:
         """Per node, for each strategy, the seconds that one run of one of its ops takes at least."""
-        return self._least_seconds(self._certain[0])
-
-    @cached_property
-    def between(self) -> Between:
-        """What ops cost more where a sum is reduced between a product and them."""
-        moved = self._least_seconds(self._certain[1])
-        return between(self.nodes, self.arrays, self.parts, self._traffic, self.least_once, moved)
-
-    @cached_property
-    def _traffic(self) -> tuple[Traffic, Traffic]:
-        return certain_traffic(self.arrays, self.parts)
-
-    @cached_property
-    def _certain(self) -> tuple[Certain, Certain]:
-        """What is certain, and what is where something is moved on the way from each light op's only product."""
-        row = device_row(self.device)
-        return certain(self.arrays, self.parts, self._traffic, row, self.nodes.of_op, self.nodes.member)
-
-    def _least_seconds(self, known: Certain) -> list[np.ndarray]:
-        nodes, sizes, found = self.nodes, self.nodes.start.mesh.axis_sizes, list[np.ndarray]()
-        for node, options in enumerate(nodes.strategies):
-            op = nodes.member[node]
-            if options is None:
-                found.append(np.zeros(nodes.options(node)))
-                continue
-            found.append(least_seconds(self.arrays, self.device, op, options, sizes, known))
-        return found
+        nodes, sizes = self.nodes, self.nodes.start.mesh.axis_sizes
+        return [
+            np.zeros(nodes.options(node))
+            if options is None
+            else least_seconds(self.arrays, self.device, nodes.member[node], options, sizes)
+            for node, options in enumerate(nodes.strategies)
+        ]
 
     def planned(self, run: Simulation, held: Liveness) -> PairwiseProblem:
         """The problem whose costs are a simulated state's, divided further or less far by each strategy."""
@@ -164,7 +127,7 @@ class Model:
                 seconds[node] = trips[ops] @ planned_seconds(self.arrays, row, ops, done, options, sizes)
         shares = observed_shares(run, equal_shares(nodes, self.statics))
         narrow = observed_narrow(run, self.narrow)
-        return PlanCosts(seconds, Flow.of(nodes, self.statics, self.ways.stands, shares, narrow, self.soon))
+        return PlanCosts(seconds, Flow.of(nodes, self.statics, self.ways.stands, shares, narrow))
 
     def problem_of(self, costs: PlanCosts, held: Liveness) -> PairwiseProblem:
         """The problem of a plan, by the prices of moves that are known now."""

@@ -28,7 +28,7 @@ from autopart.costmodel.simulator.buffers.by_worth import put_in_order, take_fir
 from autopart.costmodel.simulator.buffers.copies_beside import FILLS, bring, leaves
 from autopart.costmodel.simulator.buffers.interval_room import clear, most_taken, take
 from autopart.costmodel.simulator.buffers.liveness import Buffers
-from autopart.costmodel.simulator.buffers.worth_on_chip import ChipRoom, list_by_worth
+from autopart.costmodel.simulator.buffers.worth_on_chip import ChipRoom, assumed_turns, list_by_worth
 from autopart.costmodel.simulator.kernels.kernel_graph import KernelGraph
 
 NOT_ASKED = -2
@@ -88,7 +88,7 @@ def _keep(
 ) -> None:
     """Keeps what a node writes from there to as late a reader as can be; what is left goes to HBM, and comes back."""
     made, size = chip.made_at[buffer], buffers.bytes[buffer]
-    turns, room = program.scopes.scope_trips[local.home[buffer]], CARRIED_SHARE * row[ON_CHIP] - size
+    turns, room = assumed_turns(program.scopes, local.home[buffer]), CARRIED_SHARE * row[ON_CHIP] - size
     limit_s = FILLS * row[ON_CHIP] / row[HBM]
     end, kept, until, i = int(places[buffers.end[buffer]]) - 1, -1, -1, chip.first[buffer]
     if most_taken(chip.taken, made, made) > room:

@@ -19,7 +19,7 @@ import numpy as np
 
 from autopart.core.kernels import kernel
 from autopart.costmodel.hardware.devices import FED, HBM
-from autopart.costmodel.simulator.arrays import F32_BYTES, LocalArrays, ProgramArrays
+from autopart.costmodel.simulator.arrays import BODY, F32_BYTES, LocalArrays, ProgramArrays, Records
 from autopart.costmodel.simulator.buffers.held_loops import is_argument
 from autopart.costmodel.simulator.buffers.interval_room import IntervalRoom
 from autopart.costmodel.simulator.buffers.liveness import Buffers
@@ -28,6 +28,10 @@ from autopart.costmodel.simulator.kernels.kernel_graph import KERNEL, LOOKED_UP,
 from autopart.costmodel.simulator.kernels.roofline import roofline_s
 from autopart.costmodel.simulator.room import Empty
 from autopart.costmodel.simulator.slots import before
+
+WHILE_EXECUTIONS = 5.0
+"""Turns of each loop by the compiler's account, however many it has: XLA's
+`xla_tpu_memory_space_assignment_while_execution_count`."""
 
 
 class ChipRoom(NamedTuple):
@@ -113,7 +117,7 @@ def _weigh(
     chip: ChipRoom,
 ) -> float:
     """Adds what node k gains where a buffer is on the chip; returns the seconds it takes if all passes HBM."""
-    passing, trips = graph.nodes.written[k], program.scopes.scope_trips[graph.nodes.scope[k]]
+    passing, turns = graph.nodes.written[k], assumed_turns(program.scopes, graph.nodes.scope[k])
     plain = 0.0
     if passing > 0:
         for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
@@ -131,10 +135,20 @@ def _weigh(
         node_s = _kernel_s(graph, k, graph.nodes.matrix_flop[k], plain, row)
     for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
         buffer = graph.write_buffer[i]
-        _add_worth(chip, buffer, trips * buffers.bytes[buffer] / row[HBM], memory_s - compute_s)
+        _add_worth(chip, buffer, turns * buffers.bytes[buffer] / row[HBM], memory_s - compute_s)
     for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
-        _add_worth(chip, graph.reads.read_buffer[i], trips * graph.reads.read_bytes[i] / row[HBM], memory_s - compute_s)
-    return trips * node_s
+        _add_worth(chip, graph.reads.read_buffer[i], turns * graph.reads.read_bytes[i] / row[HBM], memory_s - compute_s)
+    return turns * node_s
+
+
+@kernel
+def assumed_turns(scopes: Records, scope: int) -> float:
+    """How often the compiler thinks that a scope runs: by how deep it is in loops."""
+    turns = 1.0
+    while scope > 0:
+        turns *= WHILE_EXECUTIONS if scopes.scope_kind[scope] == BODY else 1.0
+        scope = scopes.scope_parent[scope]
+    return turns
 
 
 @kernel

@@ -18,7 +18,7 @@ What is computed in f32 and rounded to bf16 for matmuls alone is not written, wh
 the rounding, has one operand: the gradient of scores, in both dots that read it. What ends a dot's kernel is.
 
 A kernel of several ops is then merged into all that read its result, where that moves no more bytes
-(`merged_kernels.py`).
+(`fusion_merger.py`).
 
 XLA:GPU (`priority_fusion.cc`) asks whether computing a value again takes longer than moving it: its fusion counts 467
 clock cycles for a tanh, so the tanh of a GELU in bf16 is written beside the GELU for the backward pass.
@@ -42,13 +42,12 @@ from autopart.core.kernels import kernel
 from autopart.costmodel.simulator.arrays import F32_BYTES, LocalArrays, ProgramArrays
 from autopart.costmodel.simulator.facts.cut_arrays import NESTED
 from autopart.costmodel.simulator.facts.op_classes import CONV, EXPENSIVE, MATMUL, SLICING
-from autopart.costmodel.simulator.kernels.merged_kernels import (
+from autopart.costmodel.simulator.kernels.fusion_merger import MOST_KERNELS, merge
+from autopart.costmodel.simulator.kernels.leaves import (
     APART,
     MADE_HERE,
-    MOST_KERNELS,
     UNKNOWN,
     Leaves,
-    merge,
     read_leaves,
     where_readers_meet,
 )
@@ -63,9 +62,6 @@ MOVED_TIMES = 7.5
 computing behind what it moves. By what XLA:GPU 0.10.2 compiles for an H100: a GELU's tanh, 506 cycles, is computed
 again in f32 and written in bf16, one of erfc is written in f32 too."""
 
-MOST_BETWEEN = 64
-"""Values between two products of one kernel, at most (`nested_products.py`)."""
-
 
 class Fused(NamedTuple):
     """What is found out of each value: whether its consumers compute it; how many arrays its expression reads.
@@ -74,7 +70,7 @@ class Fused(NamedTuple):
     operands   0 where the op has several results; what several ops of one kernel read counts once where they meet, and
                what is merged as one
     cycles     clock cycles per element of its expression, where they count
-    ends       it ends the kernel of a product; of a product's result, that another runs inside it
+    ends       it ends the kernel of a product
     merges     it may be merged into the kernels that read it
     others     scratch: bool[values] `able`, bool[values] `splits`, int32[values] `meets`, `leaves`; see the functions
     """
@@ -90,26 +86,14 @@ class Fused(NamedTuple):
     leaves: Leaves
     ends_at: np.ndarray
     behind: np.ndarray
-    between: np.ndarray
 
     @staticmethod
     def empty(values: int, empty: Empty) -> Fused:
         """Room for so many values."""
         able, splits, away, ends, merges = empty((5, values), np.bool_)
         meets, leaves = empty(values, np.int32), Leaves.empty(values, empty)
-        return Fused(
-            away,
-            empty(values),
-            empty(values),
-            able,
-            splits,
-            ends,
-            merges,
-            meets,
-            leaves,
-            *empty((2, MOST_KERNELS), np.int32),
-            between=empty(MOST_BETWEEN, np.int32),
-        )
+        by_kernel = empty((2, MOST_KERNELS), np.int32)
+        return Fused(away, empty(values), empty(values), able, splits, ends, merges, meets, leaves, *by_kernel)
 
 
 @kernel
@@ -145,31 +129,10 @@ def most_fused(program: ProgramArrays, into_matmul: bool) -> tuple[np.ndarray, n
     into_matmul: whether matmuls and convolutions take elementwise operands (TPU; not cuBLAS). What is moved ends the
     ways to kernels sooner: ways that meet nowhere do not meet then either.
     """
-    able, splits, _ = _most_fused(program, into_matmul)
-    return able, splits
-
-
-def ends_of_readers(program: ProgramArrays) -> np.ndarray:
-    """int32[values]: the kernel that all readers of each value end in where nothing is moved and products take operands
-    (`where_readers_meet`)."""
-    able, _, meets = _most_fused(program, into_matmul=True)
-    ends = np.empty_like(meets)
-    _find_ends(program, able, meets, ends)
-    return ends
-
-
-def _most_fused(program: ProgramArrays, into_matmul: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """`Fused.able`, `Fused.splits` and `Fused.meets` where nothing is moved."""
     values = len(program.values)
     able, splits, meets = np.zeros(values, np.bool_), np.zeros(values, np.bool_), np.arange(values, dtype=np.int32)
     _find_most_fused(program, into_matmul, able, splits, meets)
-    return able, splits, meets
-
-
-@kernel
-def _find_ends(program: ProgramArrays, able: np.ndarray, meets: np.ndarray, ends: np.ndarray) -> None:
-    for value in range(ends.shape[0]):
-        ends[value] = where_readers_meet(program, able, meets, value)
+    return able, splits
 
 
 @kernel

@@ -25,8 +25,6 @@ from autopart.costmodel.simulator.kernels.kernel_graph import (
     list_nodes,
     with_more_reads,
 )
-from autopart.costmodel.simulator.kernels.nested_products import nest_products
-from autopart.costmodel.simulator.kernels.rounded_once import round_once
 from autopart.costmodel.simulator.local.local_arrays import local_arrays
 from autopart.costmodel.simulator.room import Empty
 from autopart.costmodel.simulator.sizes import SizeTable
@@ -94,8 +92,6 @@ def _build(
     """Fills in all that has room; returns how many nodes there are, and the first that is not filled in."""
     local_arrays(program, known, lowered, held)
     fuse(program, held, lowered.at_def, able, duplicate, lowered.byte_cycles, fused)
-    nest_products(program, held, lowered, fused)
-    round_once(program, held, fused)
     nodes = list_nodes(program, held, lowered.at_def, lowered.by_position, graph, walk)
     defs = lowered.at_def.shape[0]
     for k in range(nodes):

@@ -21,7 +21,7 @@ from autopart.costmodel.simulator.arrays import F32_BYTES, LocalArrays, ProgramA
 from autopart.costmodel.simulator.facts.cut_arrays import BY_PARTS
 from autopart.costmodel.simulator.facts.op_classes import CONV, ELEMENTWISE, MATMUL, REDUCE, UPDATE
 from autopart.costmodel.simulator.kernels.kernel_graph import KERNEL, LAID, RESHAPED, STREAMED, KernelGraph
-from autopart.costmodel.simulator.slots import UNKNOWN, before, slots_between
+from autopart.costmodel.simulator.slots import UNKNOWN, before
 
 MAX_RESULTS = 16
 """Most kernels that join one."""
@@ -88,7 +88,7 @@ def join_kernels(
                         continue
                     if other < 0 or joined[other] >= MAX_RESULTS or graph.nodes.scope[other] != graph.nodes.scope[k]:
                         continue
-                    if slots_between(program.place, slot[other], slot[k]) <= before(JOIN_WINDOW_OPS) and _ready(
+                    if slot[k] - slot[other] <= before(JOIN_WINDOW_OPS) and _ready(
                         graph, made, possible, depth, maker, k, other, slot[other], whole_rows, writes, kind == REDUCE
                     ):
                         leader[k] = other

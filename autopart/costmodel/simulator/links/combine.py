@@ -40,7 +40,7 @@ from autopart.costmodel.simulator.links.redistribution_costs import (
     combined_axes,
     combined_kind,
 )
-from autopart.costmodel.simulator.slots import NEVER, before, slots_between
+from autopart.costmodel.simulator.slots import NEVER, before
 
 MAX_COMBINED = 256
 """Operands of one combined collective, XLA's limit."""
@@ -109,7 +109,6 @@ def combine_reductions(
     figures: np.ndarray,
     wires: Wires,
     made: np.ndarray,
-    place: np.ndarray,
     left_out: LeftOut,
     def_values: np.ndarray,
     batches: Batches,
@@ -119,7 +118,7 @@ def combine_reductions(
     """Changes `slot`, where reductions wait for each other; fills in the seconds that each saves.
 
     Nodes are taken in program order. plan_rows[k]: the row of node k's plan in `figures` (`KnownPlans`); def_values[d]:
-    the value of place d; `place` as in `ProgramArrays`; made[buffer]: the slot at which it is there as planned.
+    the value of place d; made[buffer]: the slot at which it is there as planned.
     """
     needed, held, joined, deadline = batches.needed, batches.held, batches.joined, batches.deadline
     open_batch, scope, batch_of, ends = batches.open_batch, batches.scope, batches.batch_of, batches.ends
@@ -142,7 +141,7 @@ def combine_reductions(
         if g < 0 or counted <= 0.0:
             continue
         if not wires.by_dependence:
-            if wanted_at < NEVER and slots_between(place, slot[k], wanted_at) < before(SOON_OPS):
+            if wanted_at < NEVER and wanted_at - slot[k] < before(SOON_OPS):
                 continue
         else:
             at = 0
