@@ -45,7 +45,7 @@ from autopart.api.tactics import FIRST_DIVISIBLE_DIM, LARGEST_DIVISIBLE_DIM, REP
 from autopart.api.tag import tag
 from autopart.api.trace import LoadedProgram, load
 from autopart.api.warmup import warmup
-from autopart.core.errors import (
+from autopart.base.errors import (
     ArgumentError,
     BlockedError,
     CallError,
@@ -57,14 +57,14 @@ from autopart.core.errors import (
     UnknownNameError,
     closest,
 )
-from autopart.core.limits import Limits
+from autopart.base.limits import Limits
+from autopart.base.registry import RegistryError
 from autopart.core.mesh import Mesh
 from autopart.core.op import TileMapping
 from autopart.core.ops import register_custom_call, register_rule
 from autopart.core.ops import traits as op_traits
 from autopart.core.passes.expected_trips import ExpectedTrips
 from autopart.core.passes.run_passes import PassWarning
-from autopart.core.registry import RegistryError
 from autopart.costmodel import Device, register_cost_model, register_device
 from autopart.costmodel.estimate import CostModel, Estimate
 from autopart.search.budget import Budget

@@ -20,7 +20,7 @@ from pathlib import Path
 os.environ["JAX_PLATFORMS"] = "cpu"  # before jax starts: what a program is lowered for is part of some texts
 
 import autopart as ap
-from autopart.core.errors import PartitionError
+from autopart.base.errors import PartitionError
 from autopart.core.ops.ops_table import ops_table
 
 SETTING = """

@@ -15,7 +15,7 @@ import jax
 
 from autopart.api.method import Method
 from autopart.api.trace import Traced
-from autopart.core.errors import ArgumentError
+from autopart.base.errors import ArgumentError
 from autopart.core.jax_internals import context_mesh
 from autopart.core.mesh import Mesh
 

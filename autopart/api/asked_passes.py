@@ -9,7 +9,7 @@ from autopart.api.pad_tactic import PaddingAsked, pads
 from autopart.api.pipeline import stages_asked
 from autopart.api.tactic import RewritesProgram, Tactic, TacticContext
 from autopart.api.tactics import ManualPartition
-from autopart.core.errors import ArgumentError
+from autopart.base.errors import ArgumentError
 from autopart.core.mesh import Mesh
 from autopart.core.passes import Pass
 

@@ -19,8 +19,7 @@ from autopart.api.plan.hosts import all_processes, by_the_first
 from autopart.api.schedule_named import Schedule, schedule_of
 from autopart.api.tactic import TacticContext, TacticResult, actions_of
 from autopart.api.tactics import UNEVEN
-from autopart.core.actions import Action, action_of, row_of
-from autopart.core.arguments import (
+from autopart.base.arguments import (
     ANYTHING,
     AXES,
     FLAG,
@@ -34,12 +33,13 @@ from autopart.core.arguments import (
     sequence,
     whole,
 )
-from autopart.core.errors import ArgumentError, PartitionWarning
+from autopart.base.errors import ArgumentError, PartitionWarning
+from autopart.base.user_line import warn
+from autopart.core.actions import Action, action_of, row_of
 from autopart.core.mesh import Mesh
 from autopart.core.partitioning import Partitioning
 from autopart.core.passes import Policy
 from autopart.core.passes.recompute import KEEP_ONE
-from autopart.core.user_line import warn
 from autopart.costmodel.cost_models import COST_MODEL, cost_model_of
 from autopart.costmodel.estimate import CostModel
 from autopart.search.budget import Budget

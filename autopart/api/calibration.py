@@ -27,7 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from autopart.core.arguments import NONE, PATH, STRING, check, number
+from autopart.base.arguments import NONE, PATH, STRING, check, number
 from autopart.costmodel.hardware.device_file import write_device
 from autopart.costmodel.hardware.devices import device, devices
 from autopart.costmodel.hardware.fabric import CollectiveCurve, Switch

@@ -13,9 +13,9 @@ from typing import Any, cast
 import jax
 
 from autopart.api.trace import LoadedProgram, Options, jitted, key_of
+from autopart.base.arguments import shown
+from autopart.base.errors import ArgumentError, CallError
 from autopart.core import jax_dispatch
-from autopart.core.arguments import shown
-from autopart.core.errors import ArgumentError, CallError
 from autopart.core.importer.mutable_refs import is_reference
 from autopart.core.jax_internals import is_array
 

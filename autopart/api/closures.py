@@ -16,12 +16,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from autopart.core.errors import PartitionWarning
+from autopart.base.errors import PartitionWarning
+from autopart.base.quoting import short_place
+from autopart.base.units import bytes_text
+from autopart.base.user_line import warn
 from autopart.core.importer.large_constants import CLOSED_OVER, LARGE_BYTES
 from autopart.core.program import Program
-from autopart.core.quoting import short_place
-from autopart.core.units import bytes_text
-from autopart.core.user_line import warn
 
 WARNED_BYTES = 10e6
 """What a function closes over in all before it is warned of."""

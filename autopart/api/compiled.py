@@ -23,11 +23,11 @@ from jax.sharding import NamedSharding
 from autopart.api.donated import apart, check_donated, leaves_donated
 from autopart.api.leaves import bits_of, check_leaf, leaves_of, results_of
 from autopart.api.trace import Traced
-from autopart.core.errors import ArgumentError, CallError
+from autopart.base.errors import ArgumentError, CallError
+from autopart.base.own_lock import OwnLock
 from autopart.core.jax_dispatch import Dispatcher, FastPath, fast_path
 from autopart.core.jax_internals import context_mesh, is_tracing
 from autopart.core.mesh import Mesh
-from autopart.core.own_lock import OwnLock
 from autopart.core.xla_options import is_refused
 from autopart.spmd.run import OnMesh, jax_mesh
 

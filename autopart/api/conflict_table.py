@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from autopart.api.explained.priced_conflict import PricedConflict
-from autopart.core.html import table_html
-from autopart.core.quoting import short_place
-from autopart.core.units import bytes_text, seconds_text
+from autopart.base.html import table_html
+from autopart.base.quoting import short_place
+from autopart.base.units import bytes_text, seconds_text
 
 
 class Conflicts(tuple[PricedConflict, ...]):

@@ -30,16 +30,16 @@ from autopart.api.rewritings import Rewriting, rewritings
 from autopart.api.schedule import Scheduled
 from autopart.api.trace import Traced
 from autopart.api.tried_programs import Setting, Tried, named_only, tried_program
+from autopart.base.units import bytes_text, seconds_text
+from autopart.base.user_line import warn
 from autopart.core.mesh import Mesh
 from autopart.core.ops.rule import traits_of
 from autopart.core.ops.traits import Elementwise
 from autopart.core.program import Program
-from autopart.core.units import bytes_text, seconds_text
-from autopart.core.user_line import warn
 from autopart.costmodel.breakdown import top_buffers
+from autopart.costmodel.compiled.simulator import Simulation
 from autopart.costmodel.estimate import Estimate
 from autopart.costmodel.hardware.devices import device
-from autopart.costmodel.simulator.simulator import Simulation
 
 HELD = 64
 """The largest buffers, of which lines are made."""

@@ -16,7 +16,7 @@ from typing import Any
 import jax
 
 from autopart.api.trace import LoadedProgram, Traced
-from autopart.core.errors import CallError
+from autopart.base.errors import CallError
 from autopart.core.program import Program
 
 

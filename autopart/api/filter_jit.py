@@ -22,8 +22,8 @@ from autopart.api.method import Method
 from autopart.api.schedule_named import Schedule
 from autopart.api.tactic import Tactic
 from autopart.api.trace import Traced
-from autopart.core.arguments import FUNCTION, check, shown
-from autopart.core.errors import CallError
+from autopart.base.arguments import FUNCTION, check, shown
+from autopart.base.errors import CallError
 from autopart.core.mesh import Mesh
 
 

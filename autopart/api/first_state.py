@@ -12,10 +12,10 @@ from collections.abc import Iterator
 
 from autopart.api.lowered import Lowered
 from autopart.api.plan.plan_check import Spec, spec_text
-from autopart.core.errors import PartitionWarning
+from autopart.base.errors import PartitionWarning
+from autopart.base.units import bytes_text
+from autopart.base.user_line import warn
 from autopart.core.op import TensorType
-from autopart.core.units import bytes_text
-from autopart.core.user_line import warn
 from autopart.spmd.run import input_layouts, named_axes
 
 

@@ -39,7 +39,7 @@ from autopart.api.tactic import Tactic, TacticContext
 from autopart.api.trace import Traced
 from autopart.api.tried_programs import Setting, Tried, named_only, tried_program
 from autopart.api.uneven_dims import uneven_dims
-from autopart.core.errors import ArgumentError, BlockedError
+from autopart.base.errors import ArgumentError, BlockedError
 from autopart.search.budget import Budget
 
 FINALISTS = 2

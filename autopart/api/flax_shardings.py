@@ -22,7 +22,7 @@ import jax
 from jax.sharding import PartitionSpec
 
 from autopart.api.trace import Traced
-from autopart.core.arguments import is_sequence
+from autopart.base.arguments import is_sequence
 from autopart.core.mesh import Mesh
 
 WORD = "flax"

@@ -21,9 +21,9 @@ from jax.sharding import NamedSharding, PartitionSpec
 from autopart.api.flax_shardings import FlaxNames
 from autopart.api.tactic import TacticContext, TacticResult
 from autopart.api.trace import Traced
+from autopart.base.arguments import shown
+from autopart.base.errors import ArgumentError, CallError, MeshError, PartitionError
 from autopart.core.actions import Action, Atomic, Propagate, Tile
-from autopart.core.arguments import shown
-from autopart.core.errors import ArgumentError, CallError, MeshError, PartitionError
 from autopart.core.importer.constraints import Constraint, Dims, constraint_of, is_constraint, told_by
 from autopart.core.manual_regions import TO_GLOBAL, TO_LOCAL
 from autopart.core.mesh import Mesh

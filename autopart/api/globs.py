@@ -13,8 +13,8 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import TypeVar
 
 from autopart.api.names import Names, select
-from autopart.core.errors import UnknownNameError
-from autopart.core.name_patterns import is_pattern
+from autopart.base.errors import UnknownNameError
+from autopart.base.name_patterns import is_pattern
 from autopart.core.value_places import is_place
 
 D = TypeVar("D", bound=Hashable)

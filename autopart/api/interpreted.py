@@ -15,7 +15,7 @@ from jax.core import Tracer
 
 from autopart.api.leaves import bits_of, check_leaf, leaves_of, results_of
 from autopart.api.trace import Traced
-from autopart.core.errors import CallError
+from autopart.base.errors import CallError
 from autopart.core.invalid_numbers import invalid_numbers_raise
 from autopart.core.jax_internals import numpy_dtype, weakly_typed
 from autopart.core.partitioning import Partitioning

@@ -38,7 +38,7 @@ from autopart.api.schedule import Scheduled
 from autopart.api.schedule_named import Schedule, schedule_of
 from autopart.api.tactic import Tactic
 from autopart.api.trace import LoadedProgram, Options, Traced, trace
-from autopart.core.arguments import (
+from autopart.base.arguments import (
     ANYTHING,
     FLAG,
     FUNCTION,
@@ -50,7 +50,7 @@ from autopart.core.arguments import (
     sequence,
     whole,
 )
-from autopart.core.errors import ArgumentError, PartitionError, PlanError, closest
+from autopart.base.errors import ArgumentError, PartitionError, PlanError, closest
 from autopart.core.jax_dispatch import Dispatcher, FastPath
 from autopart.core.jax_internals import context_mesh
 from autopart.core.mesh import Mesh

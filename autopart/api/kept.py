@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from autopart.core.own_lock import OwnLock
+from autopart.base.own_lock import OwnLock
 
 
 class Kept:

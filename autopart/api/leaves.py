@@ -17,8 +17,8 @@ import numpy as np
 from jax.core import Tracer
 
 from autopart.api.trace import Traced
-from autopart.core.arguments import shown
-from autopart.core.errors import CallError
+from autopart.base.arguments import shown
+from autopart.base.errors import CallError
 from autopart.core.jax_internals import is_array, wrap_key
 
 

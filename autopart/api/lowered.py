@@ -34,19 +34,19 @@ from autopart.api.shortest_schedule import Shortest
 from autopart.api.tactic import Tactic
 from autopart.api.tactics import INPUTS
 from autopart.api.trace import Traced
-from autopart.core.arguments import AXES, FLAG, NONE, PATH, STRING, TEXT, Kind, check, instance, mapping, shown, whole
-from autopart.core.errors import ArgumentError, CallError
+from autopart.base.arguments import AXES, FLAG, NONE, PATH, STRING, TEXT, Kind, check, instance, mapping, shown, whole
+from autopart.base.errors import ArgumentError, CallError
 from autopart.core.jax_internals import module_text
 from autopart.core.mesh import Mesh
 from autopart.core.partitioning import Partitioning
 from autopart.core.passes import PassReport
 from autopart.core.program_text import program_text
 from autopart.core.text import core_text
+from autopart.costmodel.compiled.links.redistribution_costs import axis_seconds
 from autopart.costmodel.estimate import Estimate
 from autopart.costmodel.flop_shares import divided
 from autopart.costmodel.hardware.devices import Device
 from autopart.costmodel.hardware.links import mesh_links
-from autopart.costmodel.simulator.links.redistribution_costs import axis_seconds
 from autopart.spmd.device_local import DeviceLocal
 from autopart.spmd.export import export
 from autopart.spmd.gathered import Price, gathered

@@ -22,15 +22,15 @@ from autopart.api.explained.priced_conflict import PricedConflict, Resolution
 from autopart.api.names import Keys, dead_tags
 from autopart.api.schedule_code import schedule_code
 from autopart.api.tactic import TacticResult
+from autopart.base.errors import ArgumentError
+from autopart.base.html import lines_html, table_html
+from autopart.base.quoting import one_line
+from autopart.base.units import bytes_text, columns, seconds_text, wrapped
 from autopart.core.actions import Action, Tile, row_of, text_of
 from autopart.core.conflicts import conflicts, unpartitioned
-from autopart.core.errors import ArgumentError
-from autopart.core.html import lines_html, table_html
 from autopart.core.partitioning import Partitioning
 from autopart.core.passes.padding.twins import twin_of
 from autopart.core.program import Program
-from autopart.core.quoting import one_line
-from autopart.core.units import bytes_text, columns, seconds_text, wrapped
 from autopart.costmodel.estimate import Estimate
 from autopart.costmodel.flop_shares import AxisUse, divided, percent
 from autopart.search.comparison import baseline_lines

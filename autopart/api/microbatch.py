@@ -15,14 +15,14 @@ from typing import Any
 
 from autopart.api.tactic import TacticContext, TacticResult
 from autopart.api.tactics import ManualPartition
+from autopart.base.arguments import ANYTHING, STRING, check_fields, mapping, whole
+from autopart.base.errors import ArgumentError, BlockedError, PartitionError, TileError
+from autopart.base.quoting import short_place
 from autopart.core.actions import Action, Atomic, Tile
-from autopart.core.arguments import ANYTHING, STRING, check_fields, mapping, whole
-from autopart.core.errors import ArgumentError, BlockedError, PartitionError, TileError
 from autopart.core.mesh import Mesh
 from autopart.core.partitioning import Partitioning
 from autopart.core.passes import Pass
 from autopart.core.program import Program
-from autopart.core.quoting import short_place
 from autopart.spmd.microbatch import AXIS, LoopPlan, Middle, microbatched, plan_loops
 
 

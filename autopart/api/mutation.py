@@ -15,8 +15,8 @@ from typing import Any
 
 import jax
 
-from autopart.core.errors import PartitionWarning
-from autopart.core.user_line import warn
+from autopart.base.errors import PartitionWarning
+from autopart.base.user_line import warn
 
 
 class MutationWarning(PartitionWarning):

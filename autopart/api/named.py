@@ -16,8 +16,8 @@ from autopart.api.lowered import Lowered
 from autopart.api.named_rows import NamedSchedules, costed_schedules
 from autopart.api.tactic import Tactic
 from autopart.api.trace import LoadedProgram
-from autopart.core.arguments import ANYTHING, FUNCTION, NONE, check, instance, sequence
-from autopart.core.errors import ArgumentError
+from autopart.base.arguments import ANYTHING, FUNCTION, NONE, check, instance, sequence
+from autopart.base.errors import ArgumentError
 from autopart.core.mesh import Mesh
 from autopart.core.partitioning import Partitioning
 from autopart.costmodel.cost_models import COST_MODEL

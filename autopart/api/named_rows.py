@@ -9,10 +9,10 @@ from typing import Any
 from autopart.api.parallelism import Parallelism
 from autopart.api.tactic import Tactic, TacticContext, actions_of
 from autopart.api.tried_programs import NamedOnly
-from autopart.core.errors import UnknownNameError, closest
-from autopart.core.html import table_html
+from autopart.base.errors import UnknownNameError, closest
+from autopart.base.html import table_html
+from autopart.base.units import bytes_text, seconds_text
 from autopart.core.partitioning import Partitioning
-from autopart.core.units import bytes_text, seconds_text
 from autopart.costmodel.cost_models import cost_model_of
 from autopart.costmodel.estimate import CostModel
 from autopart.search.baselines import MOST

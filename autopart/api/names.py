@@ -9,7 +9,7 @@
 
 A key of a tactic is one of the first parts ("params", "scores", "outputs"), or a pattern over whole names; below it
 come patterns over the rest of the path, nested as deep as the user likes. A key is first looked for as it is written,
-then read as a pattern (`core/name_patterns.py`): "w[0]" is the argument of that name, where there is one.
+then read as a pattern (`base/name_patterns.py`): "w[0]" is the argument of that name, where there is one.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from autopart.core.errors import UnknownNameError, closest
+from autopart.base.errors import UnknownNameError, closest
+from autopart.base.name_patterns import compiled, is_pattern
 from autopart.core.importer.constraints import is_constraint
-from autopart.core.name_patterns import compiled, is_pattern
 from autopart.core.program import Program
 from autopart.core.value_places import ValuePlaces, is_place
 

@@ -35,11 +35,11 @@ from autopart.api.method import Method
 from autopart.api.schedule_named import Schedule
 from autopart.api.tactic import Tactic
 from autopart.api.trace import Traced
-from autopart.core.arguments import FUNCTION, check
-from autopart.core.errors import ArgumentError, CallError, PartitionWarning
+from autopart.base.arguments import FUNCTION, check
+from autopart.base.errors import ArgumentError, CallError, PartitionWarning
+from autopart.base.user_line import warn
 from autopart.core.jax_internals import wrap_key
 from autopart.core.mesh import Mesh
-from autopart.core.user_line import warn
 
 
 def jit(

@@ -17,8 +17,8 @@ from typing import Any
 from autopart.api.names import Named, Names, names_of_nothing, resolve, select
 from autopart.api.tactic import Tactic, TacticContext, TacticResult
 from autopart.api.tactics import ManualPartition
-from autopart.core.arguments import ANYTHING, STRING, check_fields, mapping, shown
-from autopart.core.errors import PartitionError, TileError
+from autopart.base.arguments import ANYTHING, STRING, check_fields, mapping, shown
+from autopart.base.errors import PartitionError, TileError
 from autopart.core.mesh import Mesh
 from autopart.core.partitioning import Partitioning
 from autopart.core.passes import Pass

@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autopart.api.tactic import TacticContext, TacticResult
+from autopart.base.arguments import STRING, TEXT, check_fields, shown
+from autopart.base.errors import ArgumentError, TileError, UnknownNameError, closest
 from autopart.core.actions import Action
-from autopart.core.arguments import STRING, TEXT, check_fields, shown
-from autopart.core.errors import ArgumentError, TileError, UnknownNameError, closest
 from autopart.core.partitioning import Partitioning
 from autopart.search.baselines import SHARDED_LOOPS
 from autopart.search.space.decision_space import DecisionSpace

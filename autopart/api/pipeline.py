@@ -17,9 +17,9 @@ from autopart.api.microbatch import Microbatch, MicrobatchLoop, plain
 from autopart.api.rewritings import batch_inputs
 from autopart.api.tactic import Tactic, TacticContext, TacticResult
 from autopart.api.tactics import ManualPartition
+from autopart.base.arguments import ANYTHING, NONE, STRING, Kind, check_fields, mapping, whole
+from autopart.base.errors import ArgumentError, PartitionError
 from autopart.core.actions import Tile
-from autopart.core.arguments import ANYTHING, NONE, STRING, Kind, check_fields, mapping, whole
-from autopart.core.errors import ArgumentError, PartitionError
 from autopart.core.mesh import Mesh
 from autopart.core.partitioning import Partitioning
 from autopart.core.passes import Pass

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from autopart.api.plan.same_values import SameValues
 from autopart.api.schedule import Scheduled, replayed
 from autopart.api.trace import Traced
-from autopart.core.errors import CallError, PartitionError, ProgramError
+from autopart.base.errors import CallError, PartitionError, ProgramError
 from autopart.core.host_callbacks import TARGETS
 from autopart.core.op import OpSpec
 from autopart.core.ops.rule import target_of, traits_of

@@ -19,10 +19,10 @@ from typing import Any
 from autopart.api.lowered import Lowered
 from autopart.api.parallelism import Parallelism
 from autopart.api.tactic import TacticContext
-from autopart.core.errors import ArgumentError
+from autopart.base.errors import ArgumentError
+from autopart.base.quoting import one_line
+from autopart.base.units import bytes_text, seconds_text
 from autopart.core.partitioning import Partitioning
-from autopart.core.quoting import one_line
-from autopart.core.units import bytes_text, seconds_text
 from autopart.costmodel.estimate import Estimate
 from autopart.costmodel.lower_for_device import lower_for_device
 from autopart.search.space.several_axes import REPLICATED

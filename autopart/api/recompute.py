@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from autopart.api.tactic import TacticContext, TacticResult
-from autopart.core.arguments import STRING, check_fields
-from autopart.core.errors import ArgumentError, PartitionError
+from autopart.base.arguments import STRING, check_fields
+from autopart.base.errors import ArgumentError, PartitionError
 from autopart.core.partitioning import Partitioning
 from autopart.core.passes import Pass, Policy, Recomputation
 from autopart.core.passes.recompute import KEEP, KEEP_ONE

@@ -14,9 +14,9 @@ import numpy as np
 from autopart.api.flax_shardings import boxes, unread
 from autopart.api.schedule import Scheduled
 from autopart.api.trace import Traced
+from autopart.base.quoting import short_place
+from autopart.base.units import bytes_text
 from autopart.core.program import Program
-from autopart.core.quoting import short_place
-from autopart.core.units import bytes_text
 from autopart.spmd.run import input_layouts
 
 LEAST_SHARE = 0.01

@@ -22,8 +22,8 @@ from jax.core import Tracer
 from jax.custom_derivatives import linear_call
 from jax.sharding import NamedSharding, PartitionSpec
 
-from autopart.core.arguments import FLAG, Kind, check, instance, sequence, whole
-from autopart.core.errors import CallError
+from autopart.base.arguments import FLAG, Kind, check, instance, sequence, whole
+from autopart.base.errors import CallError
 from autopart.core.jax_internals import device_local_call, element_type, func, ir, make_context, wrap_key
 from autopart.core.mesh import Mesh
 from autopart.spmd.device_local import COST

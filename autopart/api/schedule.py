@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 from autopart.api.metadata import TacticReport, report_tactic
 from autopart.api.names import Keys
 from autopart.api.tactic import SCHEDULE, Tactic, TacticContext, run_tactics
+from autopart.base.arguments import check
+from autopart.base.errors import BlockedError
 from autopart.core.actions import Action
-from autopart.core.arguments import check
-from autopart.core.errors import BlockedError
 from autopart.core.mesh import Mesh
 from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
+from autopart.costmodel.compiled.simulator import Simulator
 from autopart.costmodel.estimate import CostModel, Estimate, estimate_of, priced_by
 from autopart.costmodel.flop_shares import AxisUse, axis_uses, op_flop
 from autopart.costmodel.lower_for_device import lower_for_device
-from autopart.costmodel.simulator.simulator import Simulator
 from autopart.spmd.device_local import DeviceLocal, LoweringContext, LoweringOptions
 
 Pricing = Callable[[DeviceLocal], Estimate | None]

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 from autopart.api.globs import with_globs
 from autopart.api.names import Named, Names
 from autopart.api.schedule_blocks import Block, blocks_of
+from autopart.base.errors import PartitionError
+from autopart.base.quoting import one_line, quoted
 from autopart.core.actions import ActionError, action_of
-from autopart.core.errors import PartitionError
-from autopart.core.quoting import one_line, quoted
 
 if TYPE_CHECKING:
     from autopart.api.metadata import Metadata, TacticReport

@@ -21,8 +21,8 @@ from autopart.api.parallelism import Parallelism
 from autopart.api.plan.plan import Plan
 from autopart.api.plan.replay_tactic import Replay
 from autopart.api.tactic import SCHEDULE, Tactic
-from autopart.core.arguments import check, is_sequence, shown
-from autopart.core.errors import ArgumentError, UnknownNameError, closest
+from autopart.base.arguments import check, is_sequence, shown
+from autopart.base.errors import ArgumentError, UnknownNameError, closest
 
 Schedule = Sequence[Tactic | str] | Plan | str | Path
 """What stands for a schedule."""

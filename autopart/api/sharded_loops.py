@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from autopart.api.tactic import TacticContext, TacticResult
+from autopart.base.arguments import STRING, check_fields
 from autopart.core.actions import ShardLoops
-from autopart.core.arguments import STRING, check_fields
 from autopart.core.partitioning import Partitioning
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from autopart.api.tactic import TacticContext, TacticResult
+from autopart.base.arguments import STRING, check_fields, whole
 from autopart.core.actions import ShareGathers
-from autopart.core.arguments import STRING, check_fields, whole
 from autopart.core.partitioning import Partitioning
 
 

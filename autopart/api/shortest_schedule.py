@@ -26,8 +26,8 @@ from autopart.api.schedule import Scheduled
 from autopart.api.schedule_blocks import Block, blocks_of
 from autopart.api.tactic import TacticContext
 from autopart.api.tactics import FIRST_DIVISIBLE_DIM, LARGEST_DIVISIBLE_DIM, REPLICATED, ManualPartition
+from autopart.base.errors import PartitionError
 from autopart.core.actions import Action, Atomic, Propagate, ShardLoops, ShareGathers, Tile
-from autopart.core.errors import PartitionError
 from autopart.core.importer.constraints import is_constraint
 from autopart.core.partitioning import Partitioning
 from autopart.costmodel.lower_for_device import lower_for_device

@@ -27,8 +27,7 @@ from autopart.api.schedule_named import Schedule, schedule_of
 from autopart.api.sweep_rows import Sweep, SweepRow
 from autopart.api.tactic import Tactic, TacticContext, actions_of
 from autopart.api.trace import LoadedProgram
-from autopart.core.actions import text_of
-from autopart.core.arguments import (
+from autopart.base.arguments import (
     ANYTHING,
     NONE,
     TEXT,
@@ -43,7 +42,8 @@ from autopart.core.arguments import (
     shown,
     whole,
 )
-from autopart.core.errors import ArgumentError, MeshError, PartitionError, closest
+from autopart.base.errors import ArgumentError, MeshError, PartitionError, closest
+from autopart.core.actions import text_of
 from autopart.core.mesh import Mesh
 from autopart.core.partitioning import Partitioning
 from autopart.costmodel.cost_models import cost_model_of

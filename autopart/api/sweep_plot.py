@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autopart.core.errors import PartitionError
+from autopart.base.errors import PartitionError
 from autopart.costmodel.hardware.devices import device
 
 if TYPE_CHECKING:

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from autopart.api.plan.replay_tactic import Replay
-from autopart.core.arguments import NONE, PATH, check
-from autopart.core.errors import MeshError
-from autopart.core.html import lines_html, table_html
+from autopart.base.arguments import NONE, PATH, check
+from autopart.base.errors import MeshError
+from autopart.base.html import lines_html, table_html
+from autopart.base.units import bytes_text, seconds_text
+from autopart.base.written_file import write_text
 from autopart.core.mesh import Mesh
-from autopart.core.units import bytes_text, seconds_text
-from autopart.core.written_file import write_text
 from autopart.costmodel.flop_shares import percent
 
 

@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
-from autopart.core.actions import ACTIONS, Action
-from autopart.core.arguments import (
+from autopart.base.arguments import (
     ANYTHING,
     NONE,
     STRING,
@@ -31,7 +30,8 @@ from autopart.core.arguments import (
     takes,
     whole,
 )
-from autopart.core.errors import ArgumentError, PartitionError
+from autopart.base.errors import ArgumentError, PartitionError
+from autopart.core.actions import ACTIONS, Action
 from autopart.core.partitioning import Partitioning
 from autopart.core.passes import Pass
 from autopart.costmodel.estimate import CostModel

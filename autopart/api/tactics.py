@@ -23,9 +23,9 @@ import numpy as np
 from autopart.api.given_shardings import dims_by_axis
 from autopart.api.names import Named, Names, names_of_nothing, resolve, select
 from autopart.api.tactic import TacticContext, TacticResult
+from autopart.base.arguments import ANYTHING, AXES, STRING, Kind, check_fields, check_once, mapping, shown, takes
+from autopart.base.errors import TileError, UnknownNameError
 from autopart.core.actions import Action, Atomic, Propagate, Tile
-from autopart.core.arguments import ANYTHING, AXES, STRING, Kind, check_fields, check_once, mapping, shown, takes
-from autopart.core.errors import TileError, UnknownNameError
 from autopart.core.partitioning import Partitioning
 from autopart.core.passes.padding.twins import twin_of
 from autopart.core.user_function import called, name_of

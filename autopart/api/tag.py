@@ -10,7 +10,7 @@ from typing import Any
 
 import jax
 
-from autopart.core.arguments import TEXT, Kind, check
+from autopart.base.arguments import TEXT, Kind, check
 from autopart.core.jax_internals import is_array, tag_p
 
 ARRAY = Kind("an array, a number, or a pytree of them", is_array)

@@ -26,9 +26,10 @@ from autopart.api.closures import names_of_closures, warn_of_closures
 from autopart.api.donated_ties import kept_state, tie_updates
 from autopart.api.kernels.known_kernels import KERNELS
 from autopart.api.mutation import warning_of_changes
+from autopart.base.arguments import FLAG, NONE, PATH, TEXT, check, instance, mapping, sequence, whole
+from autopart.base.errors import CallError, PartitionError, ProgramError
+from autopart.base.limits import Limits
 from autopart.core import jax_internals
-from autopart.core.arguments import FLAG, NONE, PATH, TEXT, check, instance, mapping, sequence, whole
-from autopart.core.errors import CallError, PartitionError, ProgramError
 from autopart.core.importer import (
     BYTECODE,
     check_in_child,
@@ -44,7 +45,6 @@ from autopart.core.importer.mutable_refs import check_references
 from autopart.core.importer.platform_choices import PlatformChoice, platform_choices
 from autopart.core.jax_dispatch import static_arguments
 from autopart.core.jax_private import cudnn_assumed
-from autopart.core.limits import Limits
 from autopart.core.mesh import Mesh
 from autopart.core.passes import IMPORT_PASSES, DefaultGenerators, Pass, PassReport, run_optional_passes, run_passes
 from autopart.core.program import Program

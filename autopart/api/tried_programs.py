@@ -18,7 +18,7 @@ from autopart.api.rewritings import Rewriting
 from autopart.api.schedule import Scheduled, run_schedule
 from autopart.api.tactic import Tactic
 from autopart.api.trace import Traced
-from autopart.core.errors import PartitionError
+from autopart.base.errors import PartitionError
 from autopart.core.mesh import Mesh
 from autopart.core.ops.rule import traits_of
 from autopart.core.ops.traits import work

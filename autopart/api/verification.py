@@ -28,7 +28,7 @@ from autopart.api.jit import jit
 from autopart.api.leaves import bits_of
 from autopart.api.tactic import Tactic
 from autopart.api.trace import LoadedProgram, Traced
-from autopart.core.errors import CallError
+from autopart.base.errors import CallError
 from autopart.core.jax_internals import numpy_dtype
 from autopart.core.mesh import Mesh
 from autopart.search.space.next_values import next_values

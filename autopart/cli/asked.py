@@ -22,8 +22,8 @@ from autopart.api.plan.plan import Plan
 from autopart.api.recompute import Recompute
 from autopart.api.rewritings import batch_inputs
 from autopart.api.tactic import Tactic
+from autopart.base.errors import ArgumentError
 from autopart.cli.command_inputs import Given, mesh_of, numbers_of, program_of, schedule_of
-from autopart.core.errors import ArgumentError
 from autopart.core.mesh import Mesh
 
 

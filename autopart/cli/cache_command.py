@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
+from autopart.base.units import bytes_text
 from autopart.cli.command_options import JSON, show
-from autopart.core.units import bytes_text
 from autopart.search.storage.cache import clear, default_directory, kept
 
 

@@ -26,9 +26,9 @@ from autopart.api.schedule_named import named_object
 from autopart.api.schedule_named import schedule_of as schedule_named
 from autopart.api.tactic import Tactic
 from autopart.api.trace import LoadedProgram, Traced, load
+from autopart.base.arguments import is_sequence, shown, takes
+from autopart.base.errors import ArgumentError, MeshError
 from autopart.cli.python_file import check_not_python
-from autopart.core.arguments import is_sequence, shown, takes
-from autopart.core.errors import ArgumentError, MeshError
 from autopart.core.mesh import Mesh
 
 

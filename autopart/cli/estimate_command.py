@@ -6,9 +6,9 @@ import json
 
 import click
 
+from autopart.base.errors import MeshError
 from autopart.cli.asked import Asked
 from autopart.cli.command_options import partitioned, show, whether
-from autopart.core.errors import MeshError
 from autopart.costmodel.hardware.devices import devices
 
 

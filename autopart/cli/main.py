@@ -19,6 +19,9 @@ from typing import TextIO
 import click
 
 from autopart.api.verification import on_the_host
+from autopart.base.errors import PartitionError, PartitionWarning
+from autopart.base.quoting import one_line
+from autopart.base.user_line import is_of_user
 from autopart.cli.cache_command import cache
 from autopart.cli.calibrate_command import calibrate
 from autopart.cli.completion_command import completion
@@ -38,9 +41,6 @@ from autopart.cli.sweep_command import sweep
 from autopart.cli.verify_command import verify
 from autopart.cli.warmup_command import warmup
 from autopart.cli.what_if_command import what_if
-from autopart.core.errors import PartitionError, PartitionWarning
-from autopart.core.quoting import one_line
-from autopart.core.user_line import is_of_user
 
 WRONG = 2
 """The exit code where nothing could be done."""

@@ -18,12 +18,12 @@ from importlib.metadata import version
 from typing import Any
 
 from autopart.api.ranking import ranking
+from autopart.base.errors import ArgumentError, PartitionError
 from autopart.cli.asked import Asked
 from autopart.cli.raised_by_program import said_of
 from autopart.cli.search_command import search_of, what_fits
 from autopart.cli.sweep_command import swept
 from autopart.cli.what_if_command import decision_of
-from autopart.core.errors import ArgumentError, PartitionError
 
 INSTRUCTIONS = """\
 autopart partitions JAX programs over device meshes and estimates seconds and bytes of a step without any accelerator.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from autopart.core.errors import ArgumentError
+from autopart.base.errors import ArgumentError
 
 
 def check_not_python(text: str) -> None:

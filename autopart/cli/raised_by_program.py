@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import traceback
 
-from autopart.core.user_line import is_of_user
+from autopart.base.user_line import is_of_user
 
 _READING_FAILED = (OSError, SyntaxError)
 """Errors that say by themselves which file is meant."""

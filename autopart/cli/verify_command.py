@@ -8,9 +8,9 @@ import click
 
 from autopart.api.verification import host_devices
 from autopart.api.verification import verify as verified
+from autopart.base.errors import CallError
 from autopart.cli.asked import Asked
 from autopart.cli.command_options import partitioned, show, whether
-from autopart.core.errors import CallError
 
 _OTHER_ARGUMENTS = "arrays in the place of shapes, of which the program makes finite numbers"
 

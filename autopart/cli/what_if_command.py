@@ -7,9 +7,9 @@ import dataclasses
 import click
 
 from autopart.api.tactics import REPLICATED
+from autopart.base.errors import ArgumentError
 from autopart.cli.asked import Asked
 from autopart.cli.command_options import partitioned, show
-from autopart.core.errors import ArgumentError
 
 
 @click.command("what-if")

@@ -18,8 +18,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autopart.core.errors import PartitionError
-from autopart.core.quoting import one_line
+from autopart.base.errors import PartitionError
+from autopart.base.quoting import one_line
 
 
 class ActionError(PartitionError):

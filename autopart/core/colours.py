@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from autopart.core.kernels import kernel
+from autopart.base.jit.kernels import kernel
 from autopart.core.program import Program
 
 _DIGITS = re.compile(r"\d+")

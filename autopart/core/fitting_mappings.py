@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from autopart.base.jit.kernels import kernel
 from autopart.core.drawn_tiles import drawn_mapping, not_drawn
-from autopart.core.kernels import kernel
 from autopart.core.layout import LAST_TILE
 from autopart.core.loop_nests import ATOMIC, LoopNests, divides, slicing, tiling
 

@@ -24,7 +24,7 @@ from jax.extend.mlir import ir
 from jax.extend.mlir.dialects import chlo, func, stablehlo
 from jax.interpreters import ad, batching, mlir
 
-from autopart.core.errors import CallError, ProgramError
+from autopart.base.errors import CallError, ProgramError
 from autopart.core.host_callbacks import Body, emit_bodies, operations
 from autopart.core.jax_private import get_concrete_mesh, global_state, sdy, thread_resources, trace_state_clean
 from autopart.core.op import TensorType

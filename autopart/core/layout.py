@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from autopart.core.kernels import kernel
+from autopart.base.jit.kernels import kernel
 from autopart.core.op import MAX_RANK, REDUCTION_NAMES
 
 ACTION_BITS, ACTION_MASK = 5, 31

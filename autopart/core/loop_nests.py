@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from autopart.core.kernels import kernel
+from autopart.base.jit.kernels import kernel
 from autopart.core.layout import LAST_TILE
 from autopart.core.mapping_table import MappingArrays
 

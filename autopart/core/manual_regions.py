@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from autopart.core.errors import MeshError
+from autopart.base.errors import MeshError
 from autopart.core.mesh import Mesh
 
 if TYPE_CHECKING:

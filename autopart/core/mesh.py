@@ -15,10 +15,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, cast, runtime_checkable
 
-from autopart.core.arguments import NONE, STRING, check, instance, mapping
-from autopart.core.errors import MeshError, closest
-from autopart.core.html import table_html
-from autopart.core.quoting import one_line
+from autopart.base.arguments import NONE, STRING, check, instance, mapping
+from autopart.base.errors import MeshError, closest
+from autopart.base.html import table_html
+from autopart.base.quoting import one_line
 
 MAX_AXES = 8
 """A packed layout (`core.layout`) keeps one byte per axis in 64 bits."""

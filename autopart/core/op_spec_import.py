@@ -19,8 +19,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from autopart.base.errors import ProgramError
 from autopart.core.attributes import decode, decode_complex_constant, decode_constant
-from autopart.core.errors import ProgramError
 from autopart.core.jax_internals import ir, op_text
 from autopart.core.op import OpSpec, TensorType
 from autopart.core.ops.rule import default_attributes

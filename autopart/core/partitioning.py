@@ -24,9 +24,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from autopart.base.errors import TileError
 from autopart.core.actions import Action, Atomic, Propagate, ShardLoops, ShareGathers, Tile
 from autopart.core.drawn_tiles import MOST_FOLLOWED
-from autopart.core.errors import TileError
 from autopart.core.fitting_mappings import fitting_mappings
 from autopart.core.layout import LAST_TILE
 from autopart.core.loop_nests import (

@@ -20,8 +20,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from autopart.base.quoting import one_line
 from autopart.core.program import Program
-from autopart.core.quoting import one_line
 from autopart.core.text import op_text, tensor, value_names
 
 

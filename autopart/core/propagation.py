@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from autopart.base.jit.kernels import kernel
 from autopart.core.fitting_mappings import fitting_mappings
-from autopart.core.kernels import kernel
 from autopart.core.loop_nests import (
     ATOMIC,
     LoopNests,

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from autopart.core.kernels import kernel
+from autopart.base.jit.kernels import kernel
 
 
 def entries_of(pointer: np.ndarray, rows: np.ndarray) -> np.ndarray:

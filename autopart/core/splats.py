@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from autopart.core.kernels import kernel
+from autopart.base.jit.kernels import kernel
 from autopart.core.op import splat_value
 from autopart.core.ops.rule import traits_of
 from autopart.core.ops.traits import Traits, View

@@ -14,13 +14,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from autopart.base.quoting import one_line, quoted
 from autopart.core.kernel_calls.call_config import config_of
 from autopart.core.layout import LAST_TILE
 from autopart.core.op import REDUCTION_NAMES, WHOLE, OpSpec, TensorType
 from autopart.core.ops.rule import named, traits_of
 from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
-from autopart.core.quoting import one_line, quoted
 
 
 def tensor(type_: TensorType) -> str:

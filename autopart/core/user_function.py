@@ -12,8 +12,8 @@ import traceback
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from autopart.core.arguments import shown
-from autopart.core.errors import PartitionError
+from autopart.base.arguments import shown
+from autopart.base.errors import PartitionError
 
 Result = TypeVar("Result")
 

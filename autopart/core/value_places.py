@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from autopart.core.errors import CONTINUED, UnknownNameError, closest
-from autopart.core.name_patterns import is_pattern, matches
+from autopart.base.errors import CONTINUED, UnknownNameError, closest
+from autopart.base.name_patterns import is_pattern, matches
 
 if TYPE_CHECKING:
     from autopart.core.program import Program

@@ -7,14 +7,14 @@ compute               seconds of an op
 cost_models           cost models by name
 """
 
+from autopart.costmodel.compiled.links.collective_seconds import collective_seconds
+from autopart.costmodel.compiled.links.redistribution_seconds import RedistributionSeconds
+from autopart.costmodel.compiled.simulator import Simulation, Simulator, SimulatorOptions
 from autopart.costmodel.cost_models import Simulated, cost_model_of, register_cost_model
 from autopart.costmodel.estimate import CollectiveTotal, CostModel, Estimate, estimate, estimate_of
 from autopart.costmodel.hardware.devices import Device, device, devices, register_device
 from autopart.costmodel.hardware.fabric import CollectiveCurve, DeviceError, Network, Switch, Torus
 from autopart.costmodel.hardware.links import Links, mesh_links
-from autopart.costmodel.simulator.links.collective_seconds import collective_seconds
-from autopart.costmodel.simulator.links.redistribution_seconds import RedistributionSeconds
-from autopart.costmodel.simulator.simulator import Simulation, Simulator, SimulatorOptions
 from autopart.costmodel.topologies import topology_devices
 from autopart.costmodel.xla_compile import XlaCompile, XlaCpuMemory
 from autopart.spmd.device_local import DeviceLocal

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from autopart.core.program import Program
-from autopart.costmodel.simulator.kernels.kernel_graph import DEF_MOVE, KERNEL
-from autopart.costmodel.simulator.simulator import Simulation
+from autopart.costmodel.compiled.fusion.kernel_graph import DEF_MOVE, KERNEL
+from autopart.costmodel.compiled.simulator import Simulation
 
 STEPS_TO_A_NAME = 12
 """How many ops a path is looked for, backwards and forwards."""

@@ -1,6 +1,6 @@
 """Cost models by name: `cost_model="xla_cpu_memory"` wherever a cost model can be given.
 
-    "simulator"         the estimate of `autopart.costmodel.simulator`; the mesh must name a device
+    "simulator"         the estimate of `autopart.costmodel.compiled`; the mesh must name a device
     "xla_cpu_memory"    XLA:CPU's peak memory, the simulator's seconds
     "h100"              XLA's GPU compiler, without a GPU; and the other names of `GPU_TARGETS`
     "v5e:2x4"           a topology, with a colon: `XlaCompile` of it; "gpu": for the GPUs of this machine
@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from autopart.core.arguments import NONE, TEXT, Kind, function_of, maker
+from autopart.base.arguments import NONE, TEXT, Kind, function_of, maker
+from autopart.base.registry import Registry
 from autopart.core.mesh import Mesh
-from autopart.core.registry import Registry
 from autopart.costmodel.estimate import CostModel, Estimate, estimate
 from autopart.costmodel.hardware.gpu_targets import GPU_TARGETS
 from autopart.costmodel.xla_compile import XlaCompile, XlaCpuMemory

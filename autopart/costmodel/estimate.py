@@ -5,7 +5,7 @@ step 2.31 s    compute 1.92 s    all_reduce 0.39 s (418 x, 84 GB)
 peak 59.9 GB   arguments 40.2 GB, outputs 0 GB, in between 19.7 GB    does not fit: tpu_v3 holds 17.2 GB
 
 Compute and the seconds of each kind add up to the step, collectives in turn: a compiler runs small reductions as one,
-which then wait once (`simulator/links/combine.py`), and the seconds of a kind are those that are left.
+which then wait once (`compiled/links/combine.py`), and the seconds of a kind are those that are left.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from typing import Any
 
 import numpy as np
 
-from autopart.core.arguments import NONE, PATH, Kind, check, is_real, shown, whole
-from autopart.core.errors import ArgumentError, PartitionError
-from autopart.core.html import lines_html, table_html
+from autopart.base.arguments import NONE, PATH, Kind, check, is_real, shown, whole
+from autopart.base.errors import ArgumentError, PartitionError
+from autopart.base.html import lines_html, table_html
+from autopart.base.quoting import one_line
+from autopart.base.units import bytes_text, seconds_text
+from autopart.base.written_file import write_text
 from autopart.core.mesh import Mesh
-from autopart.core.quoting import one_line
-from autopart.core.units import bytes_text, seconds_text
 from autopart.core.user_function import called, name_of
-from autopart.core.written_file import write_text
 from autopart.costmodel.breakdown import BufferRow, OpRow, top_buffers, top_rows
+from autopart.costmodel.compiled.fusion.kernel_graph import DEF_MOVE, USE_MOVE
+from autopart.costmodel.compiled.links.redistribution_costs import StepCost
+from autopart.costmodel.compiled.simulator import Simulation, Simulator, SimulatorOptions
 from autopart.costmodel.hardware.fabric import COLLECTIVE_KINDS
-from autopart.costmodel.simulator.kernels.kernel_graph import DEF_MOVE, USE_MOVE
-from autopart.costmodel.simulator.links.redistribution_costs import StepCost
-from autopart.costmodel.simulator.simulator import Simulation, Simulator, SimulatorOptions
 from autopart.costmodel.timeline import chrome_trace
 from autopart.spmd.device_local import DeviceLocal
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
-from autopart.costmodel.simulator.facts.op_classes import op_work
+from autopart.costmodel.compiled.facts.op_classes import op_work
 from autopart.spmd.device_local import DeviceLocal
 from autopart.spmd.gathered import tiled_dims
 

@@ -16,7 +16,7 @@ from autopart.core.jax_internals import xla_flop
 from autopart.core.op import TensorType
 from autopart.core.ops.example_import import example_op
 from autopart.core.ops.rule import Example, Rule, rules
-from autopart.costmodel.simulator.facts.op_classes import op_work
+from autopart.costmodel.compiled.facts.op_classes import op_work
 
 TOLERANCE = 0.05
 

@@ -15,9 +15,9 @@ import math
 import re
 
 from autopart.core.ops.traits import FEW_FEATURES
+from autopart.costmodel.compiled.facts.library_calls import unfilled_by_library
 from autopart.costmodel.hardware.devices import Device
 from autopart.costmodel.optimised_hlo import Instruction, OptimisedHlo, arrays_in
-from autopart.costmodel.simulator.facts.library_calls import unfilled_by_library
 
 _IDLE = re.compile(
     "parameter|constant|tuple|get-tuple-element|bitcast|while|conditional|call|async-(start|done)|after-all|"

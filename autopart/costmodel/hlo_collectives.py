@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from autopart.core.mesh import Mesh
+from autopart.costmodel.compiled.links.redistribution_seconds import RedistributionSeconds
 from autopart.costmodel.optimised_hlo import Instruction, OptimisedHlo, arrays_in
-from autopart.costmodel.simulator.links.redistribution_seconds import RedistributionSeconds
 
 KINDS = {
     "all-reduce": "all_reduce", "all-gather": "all_gather", "reduce-scatter": "reduce_scatter",

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import IO
 
-from autopart.core.errors import CallError
+from autopart.base.errors import CallError
 
 POLL_S = 0.2
 

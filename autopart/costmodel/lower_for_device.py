@@ -8,11 +8,11 @@ Whoever lowers a program that is to be priced, searched or run lowers it here, s
 
 from __future__ import annotations
 
-from autopart.core.errors import MeshError
+from autopart.base.errors import MeshError
 from autopart.core.mesh import Mesh
 from autopart.core.partitioning import Partitioning
+from autopart.costmodel.compiled.links.redistribution_seconds import RedistributionSeconds
 from autopart.costmodel.hardware.links import mesh_links
-from autopart.costmodel.simulator.links.redistribution_seconds import RedistributionSeconds
 from autopart.spmd.device_local import DeviceLocal, LoweringContext, LoweringOptions, lower
 
 

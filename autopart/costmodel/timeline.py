@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from autopart.costmodel.breakdown import node_text
-from autopart.costmodel.simulator.kernels.kernel_graph import KERNEL
-from autopart.costmodel.simulator.simulator import Simulation
+from autopart.costmodel.compiled.fusion.kernel_graph import KERNEL
+from autopart.costmodel.compiled.simulator import Simulation
 
 MAX_MEMORY_POINTS = 4096
 """Changes of live memory that the counter row shows at most."""

@@ -18,7 +18,7 @@ from typing import Any
 
 import jax
 
-from autopart.core.errors import CallError
+from autopart.base.errors import CallError
 from autopart.costmodel.hardware.gpu_targets import gpu_topology, is_gpu_topology, target_config
 from autopart.costmodel.libtpu_turn import take_turn
 

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from autopart.core.program import Program
+from autopart.costmodel.compiled.facts.op_classes import matrix_flop
+from autopart.costmodel.compiled.simulator import Simulation
 from autopart.costmodel.estimate import CollectiveTotal, collective_steps
 from autopart.costmodel.hardware.devices import DTYPE_CLASSES, Device
-from autopart.costmodel.simulator.facts.op_classes import matrix_flop
-from autopart.costmodel.simulator.simulator import Simulation
 
 
 def product_flop(program: Program) -> dict[str, float]:

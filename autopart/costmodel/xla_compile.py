@@ -26,10 +26,10 @@ from typing import Any
 
 import jax
 
-from autopart.core.arguments import TEXT, check_fields, number
-from autopart.core.errors import CallError
+from autopart.base.arguments import TEXT, check_fields, number
+from autopart.base.errors import CallError
+from autopart.base.units import bytes_text
 from autopart.core.mesh import Mesh
-from autopart.core.units import bytes_text
 from autopart.costmodel.estimate import CollectiveTotal, Estimate, estimate
 from autopart.costmodel.hardware.devices import device
 from autopart.costmodel.hardware.gpu_targets import AMPLE_BYTES, is_gpu_topology

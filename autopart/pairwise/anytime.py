@@ -19,7 +19,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import ArrayLike
 
-from autopart.core.arguments import FLAG, NONE, check, function_of, number, whole
+from autopart.base.arguments import FLAG, NONE, check, function_of, number, whole
 from autopart.pairwise.ascent import Ascent
 from autopart.pairwise.contraction import Contraction, contracted
 from autopart.pairwise.exact import Exact, solve_exactly

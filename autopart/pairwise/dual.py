@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from autopart.core.kernels import allocating_kernel, fast_allocating_kernel
+from autopart.base.jit.kernels import allocating_kernel, fast_allocating_kernel
 from autopart.pairwise.network import Network
 from autopart.pairwise.pairwise_problem import Floats, Ints
 

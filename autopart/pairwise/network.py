@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from autopart.core.kernels import allocating_kernel, kernel
+from autopart.base.jit.kernels import allocating_kernel, kernel
 from autopart.pairwise.pairwise_problem import Floats, Ints, PairwiseProblem
 
 FORBIDDEN = 2.0

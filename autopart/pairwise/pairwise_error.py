@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autopart.core.errors import PartitionError
+from autopart.base.errors import PartitionError
 
 Field = tuple[str | int, ...]
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from autopart.core.arguments import is_finite
+from autopart.base.arguments import is_finite
 from autopart.pairwise.binding_times import sums_at
 from autopart.pairwise.field_checks import (
     Floats,

@@ -21,7 +21,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from autopart.core.kernels import allocating_kernel, kernel
+from autopart.base.jit.kernels import allocating_kernel, kernel
 from autopart.pairwise.binding_times import binding_times, sums_at
 from autopart.pairwise.pairwise_problem import Floats, Ints, PairwiseProblem, joined, starts
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from autopart.core.kernels import kernel
+from autopart.base.jit.kernels import kernel
 from autopart.pairwise.dual import Messages, no_messages, sweep
 from autopart.pairwise.network import Network
 from autopart.pairwise.pairwise_problem import Floats, Ints, joined, starts

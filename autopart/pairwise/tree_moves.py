@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from autopart.core.kernels import allocating_kernel, kernel
+from autopart.base.jit.kernels import allocating_kernel, kernel
 from autopart.pairwise.network import Network
 from autopart.pairwise.pairwise_problem import Floats, Ints
 

@@ -6,8 +6,8 @@ import math
 import time
 from dataclasses import dataclass
 
-from autopart.core.arguments import number, shown, whole
-from autopart.core.errors import PartitionError
+from autopart.base.arguments import number, shown, whole
+from autopart.base.errors import PartitionError
 
 
 class BudgetError(PartitionError):

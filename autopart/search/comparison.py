@@ -14,9 +14,9 @@ import contextlib
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
+from autopart.base.units import bytes_text, seconds_text
 from autopart.core.partitioning import Partitioning
 from autopart.core.passes.padding.twins import twin_of
-from autopart.core.units import bytes_text, seconds_text
 from autopart.costmodel.lower_for_device import lower_for_device
 from autopart.search.evaluator import SearchTask
 from autopart.search.jobs import State

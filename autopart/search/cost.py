@@ -12,18 +12,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from autopart.core.arguments import check_fields, number, shown
-from autopart.core.errors import MeshError, PartitionError
+from autopart.base.arguments import check_fields, number, shown
+from autopart.base.errors import MeshError, PartitionError
 from autopart.core.mesh import Mesh
 from autopart.core.program import Program
 from autopart.core.user_function import called, name_of
+from autopart.costmodel.compiled.arena import NEW, Kept, Room
+from autopart.costmodel.compiled.fusion.left_out import LeftOut
+from autopart.costmodel.compiled.layers.batch_period import MayWait, Repeats, repeats
+from autopart.costmodel.compiled.simulator import Priced, Simulator, Totals
+from autopart.costmodel.compiled.whole_program import WholeProgram
 from autopart.costmodel.estimate import CostModel, priced_by
 from autopart.costmodel.hardware.devices import device
-from autopart.costmodel.simulator.kernels.left_out import LeftOut
-from autopart.costmodel.simulator.layers.batch_period import MayWait, Repeats, repeats
-from autopart.costmodel.simulator.room import NEW, Kept, Room
-from autopart.costmodel.simulator.simulator import Priced, Simulator, Totals
-from autopart.costmodel.simulator.whole_program import WholeProgram
 from autopart.spmd.device_local import DeviceLocal
 
 

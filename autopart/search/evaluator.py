@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from autopart.base.errors import PartitionError
 from autopart.core.actions import Action
-from autopart.core.errors import PartitionError
 from autopart.core.partitioning import Partitioning
 from autopart.costmodel.estimate import CostModel
 from autopart.costmodel.lower_for_device import lower_for_device

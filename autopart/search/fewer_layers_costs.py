@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from autopart.core.like_ops import Like
+from autopart.costmodel.compiled.layers.batch_period import MayWait
+from autopart.costmodel.compiled.whole_program import WholeProgram
 from autopart.costmodel.lower_for_device import lower_for_device
-from autopart.costmodel.simulator.layers.batch_period import MayWait
-from autopart.costmodel.simulator.whole_program import WholeProgram
 from autopart.search.cost import Cost, Objective, StateCosts
 from autopart.search.longer_programs import LongerPrograms, WholeCosts
 from autopart.search.space.decision_space import DecisionSpace

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar, cast
 
-from autopart.core.arguments import FLAG, Kind, check_fields, is_real, number, whole
+from autopart.base.arguments import FLAG, Kind, check_fields, is_real, number, whole
 from autopart.search.cost import Cost
 from autopart.search.space.decisions import Decision, Option
 from autopart.spmd.device_local import Runs

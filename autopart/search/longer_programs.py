@@ -17,8 +17,8 @@ from typing import NamedTuple
 from autopart.core.fewer_layers import FewerLayers
 from autopart.core.like_ops import Like
 from autopart.core.program import Program
-from autopart.costmodel.simulator.layers.batch_period import Repeats
-from autopart.costmodel.simulator.whole_program import WholeProgram
+from autopart.costmodel.compiled.layers.batch_period import Repeats
+from autopart.costmodel.compiled.whole_program import WholeProgram
 from autopart.search.cost import Cost, StateCosts
 from autopart.spmd.device_local import DeviceLocal, LoweringContext
 from autopart.spmd.more_layers import shares_alike, with_more_layers

@@ -9,8 +9,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, TextIO
 
-from autopart.core.quoting import one_line
-from autopart.core.units import bytes_text, seconds_text
+from autopart.base.quoting import one_line
+from autopart.base.units import bytes_text, seconds_text
 
 if TYPE_CHECKING:
     from autopart.search.jobs import State

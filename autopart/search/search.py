@@ -16,16 +16,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from autopart.base.gc_pause import gc_paused
+from autopart.base.units import bytes_text, seconds_text
 from autopart.core.actions import Action, row_of
-from autopart.core.gc_pause import gc_paused
 from autopart.core.partitioning import Partitioning
-from autopart.core.units import bytes_text, seconds_text
 from autopart.costmodel.breakdown import top_buffers
+from autopart.costmodel.compiled.simulator import Simulator
 from autopart.costmodel.cost_models import called_cost_model, cost_model_of
 from autopart.costmodel.estimate import CostModel
 from autopart.costmodel.hardware.devices import device
 from autopart.costmodel.lower_for_device import lower_for_device
-from autopart.costmodel.simulator.simulator import Simulator
 from autopart.search.baselines import ByAxis
 from autopart.search.budget import Budget, BudgetMeter, BudgetSpent
 from autopart.search.comparison import compared

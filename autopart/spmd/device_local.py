@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from autopart.core.arguments import FLAG, Kind, check_fields, having, whole
+from autopart.base.arguments import FLAG, Kind, check_fields, having, whole
 from autopart.core.layout import axes_by_dim, local_shape, pending_axes
 from autopart.core.mapping_table import MappingTable
 from autopart.core.mesh import Mesh

@@ -11,7 +11,7 @@ sum that goes on through an add, as that of an embedding which also makes logits
 # (an element of an array is a plain int in a kernel)
 from __future__ import annotations
 
-from autopart.core.kernels import kernel
+from autopart.base.jit.kernels import kernel
 from autopart.core.layout import LAST_TILE
 from autopart.core.loop_nests import NO_MAPPING, divides, operand_entry, result_entry, tiling
 from autopart.core.op import SUM, WHOLE

@@ -21,8 +21,8 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import cast
 
+from autopart.base.gc_pause import gc_paused
 from autopart.core.control_flow import Branches, Loop
-from autopart.core.gc_pause import gc_paused
 from autopart.core.jax_internals import barrier, func, ir, stablehlo
 from autopart.core.mlir_values import mlir_type
 from autopart.core.op import TensorType

@@ -18,7 +18,7 @@ A value that an op passes on as it is can be gathered before that op, once:
 # (an element of an array is a plain int in a kernel)
 from __future__ import annotations
 
-from autopart.core.kernels import kernel
+from autopart.base.jit.kernels import kernel
 from autopart.core.loop_nests import NO_MAPPING, mapping_row, tiling
 from autopart.spmd.pending import Given, elements_without
 from autopart.spmd.undecided_ops import tile_read

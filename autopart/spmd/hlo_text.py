@@ -13,8 +13,8 @@ from collections import defaultdict
 from collections.abc import Generator
 from contextlib import contextmanager
 
+from autopart.base.quoting import one_line
 from autopart.core.control_flow import Branches, Loop, Region
-from autopart.core.quoting import one_line
 from autopart.core.text import op_text, tensor, value_names
 from autopart.spmd.device_local import DeviceLocal
 from autopart.spmd.redistribution import Plan

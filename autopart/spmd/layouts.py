@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from autopart.core.kernels import kernel
+from autopart.base.jit.kernels import kernel
 from autopart.core.layout import LAST_TILE, action_of, pack
 from autopart.core.loop_nests import ATOMIC, GraphArrays, LoopNests, decided_at, mapping_row, tiling
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from autopart.core.kernels import kernel
+from autopart.base.jit.kernels import kernel
 from autopart.core.layout import local_elements
 from autopart.spmd.divided_scatters import divide_scatters
 from autopart.spmd.divided_tables import divide_tables

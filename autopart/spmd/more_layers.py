@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from autopart.core.kernels import kernel
+from autopart.base.jit.kernels import kernel
 from autopart.core.like_ops import Like
 from autopart.core.program import Program
 from autopart.spmd.device_local import DeviceLocal, LoweringContext, placed

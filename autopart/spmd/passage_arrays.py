@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from autopart.core.kernels import kernel
+from autopart.base.jit.kernels import kernel
 from autopart.core.op import MUL, SUM, OpSpec, splat_value
 from autopart.core.ops.passages import Passage
 from autopart.core.ops.rule import passages_of, traits_of

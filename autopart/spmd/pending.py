@@ -43,7 +43,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from autopart.core.kernels import kernel
+from autopart.base.jit.kernels import kernel
 from autopart.core.layout import ACTION_MASK, LAST_TILE
 from autopart.core.loop_nests import LoopNests, operand_entry, result_entry, tiling
 from autopart.core.op import MUL, OR, SUM

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autopart.core.kernels import kernel
+from autopart.base.jit.kernels import kernel
 from autopart.core.ops.rule import is_regathered
 from autopart.core.program import ROOT, Program
 

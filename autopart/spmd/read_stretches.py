@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from autopart.core.kernels import kernel
+from autopart.base.jit.kernels import kernel
 from autopart.core.loop_nests import LoopNests
 from autopart.core.mapping_table import MappingTable
 from autopart.core.stretch import Stretch

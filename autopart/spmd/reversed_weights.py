@@ -12,7 +12,7 @@ A compiler does what a convolution reads reversed by the window, but not through
 # (an element of an array is a plain int in a kernel)
 from __future__ import annotations
 
-from autopart.core.kernels import kernel
+from autopart.base.jit.kernels import kernel
 from autopart.core.loop_nests import NO_MAPPING
 from autopart.spmd.gathered_slices import reads_tile
 from autopart.spmd.pending import Given

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from autopart.core.kernels import kernel
+from autopart.base.jit.kernels import kernel
 from autopart.core.layout import LAST_TILE
 from autopart.core.loop_nests import (
     NO_MAPPING,

@@ -9,7 +9,7 @@ from typing import Any
 
 import autopart as ap
 from autopart.api.schedule import run_schedule
-from autopart.core.units import seconds_text
+from autopart.base.units import seconds_text
 from autopart.costmodel.hardware.devices import device
 from experiments.automatic.cases import CASES, MESH, Case
 from experiments.models.tactics import BP, MP, Z3

@@ -7,8 +7,8 @@ from itertools import product
 import numpy as np
 from scipy.optimize import nnls
 
+from autopart.costmodel.compiled.links.collective_seconds import curve_s
 from autopart.costmodel.hardware.fabric import COLLECTIVE_KINDS, CollectiveCurve
-from autopart.costmodel.simulator.links.collective_seconds import curve_s
 from experiments.collective_accuracy.measured import Collectives, Matmuls
 
 NOISE = 0.02

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import autopart as ap
-from autopart.costmodel.simulator.kernels.kernel_graph import KERNEL
+from autopart.costmodel.compiled.fusion.kernel_graph import KERNEL
 from experiments.simulator_accuracy.headline import headline
 
 Rows = Sequence[dict[str, Any]]

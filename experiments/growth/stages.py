@@ -30,7 +30,7 @@ from autopart.api.trace import Options, trace
 from autopart.core.importer import read_module
 from autopart.core.partitioning import Partitioning
 from autopart.core.passes import IMPORT_PASSES, Recomputation, run_passes
-from autopart.costmodel.simulator.simulator import Simulator
+from autopart.costmodel.compiled.simulator import Simulator
 from autopart.search.space.decision_space import DecisionSpace
 from experiments.growth.families import FAMILIES, Case
 

@@ -28,8 +28,8 @@ os.environ["JAX_PLATFORMS"] = "cpu"
 import autopart as ap
 from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
+from autopart.costmodel.compiled.simulator import Simulator
 from autopart.costmodel.lower_for_device import lower_for_device
-from autopart.costmodel.simulator.simulator import Simulator
 from autopart.pairwise import solve
 from autopart.pairwise.anytime import load_kernels
 from autopart.search.budget import Budget

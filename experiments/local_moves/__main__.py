@@ -16,7 +16,7 @@ from typing import Any
 
 from autopart.core.mesh import Mesh
 from autopart.costmodel import RedistributionSeconds, mesh_links
-from autopart.costmodel.simulator.links.redistribution_costs import plan_cost
+from autopart.costmodel.compiled.links.redistribution_costs import plan_cost
 from experiments.local_moves.cases import DEVICE, DTYPES, MESH, Case, cases
 
 RESULTS = Path(__file__).with_name("results.json")

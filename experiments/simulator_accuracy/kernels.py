@@ -22,9 +22,9 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from autopart.costmodel.compiled.fusion.kernel_graph import KERNEL
+from autopart.costmodel.compiled.simulator import Simulation
 from autopart.costmodel.optimised_hlo import Instruction, OptimisedHlo
-from autopart.costmodel.simulator.kernels.kernel_graph import KERNEL
-from autopart.costmodel.simulator.simulator import Simulation
 from autopart.costmodel.xla_compile import DEVICE_CLOCK_HZ
 from experiments.simulator_accuracy import labels
 from experiments.simulator_accuracy.outside_pairs import OutsidePair, outside_pairs

@@ -12,7 +12,7 @@ import pytest
 from numba.core.compiler_lock import global_compiler_lock
 
 from autopart.api.kept import Kept
-from autopart.core.own_lock import OwnLock
+from autopart.base.own_lock import OwnLock
 
 SECONDS = 20
 """How long a child that hangs is waited for."""

@@ -12,8 +12,8 @@ from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
 
 import autopart as ap
+from autopart.costmodel.compiled.links.collective_seconds import collective_seconds
 from autopart.costmodel.hardware.links import mesh_links
-from autopart.costmodel.simulator.links.collective_seconds import collective_seconds
 from autopart.spmd.verify_local import verify
 
 MESH = ap.Mesh({"batch": 4, "model": 2}, device="tpu_v3")

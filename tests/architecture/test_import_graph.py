@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-LAYERS = ("core", "pairwise", "spmd", "costmodel", "search", "api")
+LAYERS = ("base", "core", "pairwise", "spmd", "costmodel", "search", "api")
 ABOVE = {"__init__.py", "__main__.py", "report", "cli"}
 """What stands above the layers."""
 

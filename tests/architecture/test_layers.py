@@ -11,13 +11,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-LAYERS = ("core", "pairwise", "spmd", "costmodel", "search", "api")
+LAYERS = ("base", "core", "pairwise", "spmd", "costmodel", "search", "api")
 """Each may import itself and those before it."""
 
-SIMULATOR = ("facts", "local", "kernels", "links", "buffers", "layers")
-"""Packages of the simulator: each may import itself, those before it and `SHARED`."""
+PASSES = (
+    "layout_assignment", "facts", "local", "fusion", "links", "buffer_assignment", "memory_space_assignment",
+    "kernel_cost", "layers",
+)  # fmt: skip
+"""Packages of the simulator, the compiler's passes: each may import itself, those before it and `SHARED`."""
 
-SHARED = ("arrays", "sizes", "room", "slots")
+SHARED = ("arrays", "arena", "roofline", "sizes", "slots", "tiled_layouts")
 """What all of them read."""
 
 DOORS = {
@@ -80,11 +83,13 @@ def test_imports_point_down(path):
     assert not above, f"{'/'.join(parts)} is in {parts[0]}, below {above}"
 
 
-@pytest.mark.parametrize("package", SIMULATOR)
-def test_imports_point_down_inside_the_simulator(package):
-    name = "autopart.costmodel.simulator."
-    allowed = (*SIMULATOR[: SIMULATOR.index(package) + 1], *SHARED)
-    for path in (ROOT / "autopart/costmodel/simulator" / package).glob("*.py"):
+@pytest.mark.parametrize("package", PASSES)
+def test_imports_point_down_among_the_compilers_passes(package):
+    name = "autopart.costmodel.compiled."
+    allowed = (*PASSES[: PASSES.index(package) + 1], *SHARED)
+    files = list((ROOT / "autopart/costmodel/compiled" / package).glob("*.py"))
+    assert len(files) > 1
+    for path in files:
         found = re.findall(rf"^from {re.escape(name)}(\w+)", path.read_text(), re.MULTILINE)
         assert set(found) <= set(allowed), f"{path.name} is in {package}, below {set(found) - set(allowed)}"
 

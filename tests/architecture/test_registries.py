@@ -7,9 +7,9 @@ import json
 
 import pytest
 
-from autopart.core.arguments import maker
-from autopart.core.errors import UnknownNameError
-from autopart.core.registry import Registry, RegistryError
+from autopart.base.arguments import maker
+from autopart.base.errors import UnknownNameError
+from autopart.base.registry import Registry, RegistryError
 
 
 def colours() -> Registry[int]:

@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from autopart.core.gc_pause import gc_paused
+from autopart.base.gc_pause import gc_paused
 
 
 @pytest.fixture(params=[True, False], ids=["enabled", "disabled"])

@@ -24,7 +24,7 @@ from autopart.core.passes.layer_order import MOST_ALIKE
 from autopart.core.passes.rewriting import Rewriting
 from autopart.core.program import Program
 from autopart.core.repeated_layers import _Alike
-from autopart.costmodel.simulator.simulator import Simulator
+from autopart.costmodel.compiled.simulator import Simulator
 from experiments.growth.families import FAMILIES, SQUARE, WIDTH, X, array
 
 MESH = ap.Mesh({"data": 4, "model": 2}, device="tpu_v3")

@@ -8,7 +8,7 @@ import numba
 import pytest
 
 INNER = """
-from autopart.core.kernels import kernel
+from autopart.base.jit.kernels import kernel
 
 STEP = {step}
 
@@ -18,7 +18,7 @@ def inner(x):
 """
 
 OUTER = """
-from autopart.core.kernels import kernel
+from autopart.base.jit.kernels import kernel
 from {inner} import STEP, inner
 
 @kernel
@@ -39,7 +39,7 @@ def package(tmp_path, monkeypatch):
         (tmp_path / "outer.py").write_text(OUTER.format(inner=name))
 
     def load():
-        from autopart.core import kernels
+        from autopart.base.jit import kernels
 
         kernels._content.cache_clear()
         for module in (name, "outer"):

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from autopart.core.kernel_compiler import KernelDispatcher
-from autopart.core.kernels import allocating_kernel, kernel
+from autopart.base.jit.kernel_compiler import KernelDispatcher
+from autopart.base.jit.kernels import allocating_kernel, kernel
 
 MOST_ENTRIES, MOST_PARTS = 39, 134
 """Kernels that Python calls, and all kernels, in a first search: each of either takes a tenth of a second."""
@@ -21,7 +21,7 @@ FIRST_SEARCH = """
 import gc
 import jax, jax.numpy as jnp
 import autopart as ap
-from autopart.core.kernel_compiler import KernelDispatcher
+from autopart.base.jit.kernel_compiler import KernelDispatcher
 
 def step(w, x):
     def loss(w):

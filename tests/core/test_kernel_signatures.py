@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 import autopart as ap
-from autopart.core import kernels_side_by_side
-from autopart.core.kernel_signatures import FILE, signatures_in_use
+from autopart.base.jit import kernels_side_by_side
+from autopart.base.jit.kernel_signatures import FILE, signatures_in_use
 
 CALLED = """
 import autopart as ap
-from autopart.core.kernel_signatures import known_signatures, signatures_in_use
+from autopart.base.jit.kernel_signatures import known_signatures, signatures_in_use
 ap.warmup()
 known = known_signatures()
 print("not called as in the table:", [k.__name__ for k, types in known.items() if k.signatures != [types]], not known)
@@ -26,7 +26,7 @@ print("table:", signatures_in_use(), sep="")
 """
 
 THREE = """
-import autopart.core.kernels_side_by_side as kernels
+import autopart.base.jit.kernels_side_by_side as kernels
 kernels.known_signatures = lambda known=kernels.known_signatures(): dict(list(known.items())[:3])
 """
 

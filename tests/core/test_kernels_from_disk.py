@@ -8,11 +8,11 @@ import sys
 
 import pytest
 
-from autopart.core.kernels_side_by_side import FOR_ANOTHER
+from autopart.base.jit.kernels_side_by_side import FOR_ANOTHER
 
 MODULE = """
 import numpy as np
-from autopart.core.kernels import allocating_kernel
+from autopart.base.jit.kernels import allocating_kernel
 
 @allocating_kernel
 def doubled(numbers):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from autopart.core.quoting import one_line, quoted
+from autopart.base.quoting import one_line, quoted
 
 ANY = st.text(st.characters())
 """Every character: controls, lone surrogates, line separators, text that reads right to left."""

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 
 import autopart as ap
 from autopart.costmodel import Device, SimulatorOptions, Switch, devices, estimate, register_device
+from autopart.costmodel.compiled.fusion.kernel_graph import KERNEL
+from autopart.costmodel.compiled.simulator import Simulation
 from autopart.costmodel.hardware.devices import HBM, LAUNCH
-from autopart.costmodel.simulator.kernels.kernel_graph import KERNEL
-from autopart.costmodel.simulator.simulator import Simulation
 
 FLOP_PER_S, BYTES_PER_S, LAUNCH_S = 1e12, 1e10, 1e-6
 LINK_BYTES_PER_S, LATENCY_S = 1e9, 1e-5

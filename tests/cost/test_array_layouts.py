@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from autopart.costmodel.simulator.local.unit_tiles import share_filled
+from autopart.costmodel.compiled.local.unit_tiles import share_filled
 from tests.cost.programs import simulated
 
 BF16_BYTES, LANES = 2, 128

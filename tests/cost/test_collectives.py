@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autopart.core.errors import MeshError, UnknownNameError
+from autopart.base.errors import MeshError, UnknownNameError
 from autopart.core.mesh import Mesh
 from autopart.costmodel import (
     Device,

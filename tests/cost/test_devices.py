@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from autopart.core.errors import UnknownNameError
+from autopart.base.errors import UnknownNameError
 from autopart.costmodel import Device, DeviceError, Network, Switch, device, devices, register_device
 from autopart.costmodel.hardware.devices import DTYPE_CLASSES, device_row
 

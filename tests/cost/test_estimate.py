@@ -10,8 +10,8 @@ import pytest
 
 import autopart as ap
 from autopart.api.trace import LoadedProgram
-from autopart.core.errors import ArgumentError, MeshError
-from autopart.core.units import seconds_text
+from autopart.base.errors import ArgumentError, MeshError
+from autopart.base.units import seconds_text
 from autopart.costmodel import Simulator, SimulatorOptions, estimate, estimate_of
 from autopart.costmodel.timeline import makespan_us
 from experiments.models import t32

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import autopart as ap
+from autopart.costmodel.compiled.fusion.fusion import MOST_OPERANDS
 from autopart.costmodel.hardware.devices import XLA_TPU
-from autopart.costmodel.simulator.kernels.fusion import MOST_OPERANDS
 from tests.cost.programs import BYTES_PER_S, LAUNCH_S, f32, kernels, moves, plain_device, simulated
 
 N = 256

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import autopart as ap
-from autopart.costmodel.simulator.facts.op_classes import MATMUL
-from autopart.costmodel.simulator.kernels.kernel_graph import KERNEL
+from autopart.costmodel.compiled.facts.op_classes import MATMUL
+from autopart.costmodel.compiled.fusion.kernel_graph import KERNEL
 
 V5E = ap.Mesh({"x": 1}, device="tpu_v5e")
 X, W = jax.ShapeDtypeStruct((8192, 512), jnp.float32), jax.ShapeDtypeStruct((512, 512), jnp.float32)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import pytest
 
 import autopart as ap
-from autopart.core.errors import CallError
+from autopart.base.errors import CallError
 from autopart.core.xla_options import WITHOUT_A_GPU
 from autopart.costmodel import XlaCompile, collective_seconds, cost_model_of, mesh_links, topology_devices
 from autopart.costmodel import topologies as asked

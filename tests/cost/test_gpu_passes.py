@@ -9,8 +9,8 @@ import pytest
 
 import autopart as ap
 from autopart.costmodel import collective_seconds, mesh_links
+from autopart.costmodel.compiled.slots import op_of
 from autopart.costmodel.hardware.devices import device
-from autopart.costmodel.simulator.slots import op_of
 from tests.cost.programs import between, f32, moves, nodes_of, simulated
 
 WAYS, N = 4, 512

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import pytest
 
 import autopart as ap
+from autopart.costmodel.compiled.arrays import CARRIED_SHARE
 from autopart.costmodel.hardware.devices import XLA_TPU
-from autopart.costmodel.simulator.arrays import CARRIED_SHARE
 from tests.cost.programs import f32, kernels, moves, nodes_of, plain_device, simulated
 
 TURNS, ROWS, N = 32, 8, 1024

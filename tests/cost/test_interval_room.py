@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from autopart.costmodel.simulator.buffers.by_worth import put_in_order, take_first
-from autopart.costmodel.simulator.buffers.interval_room import IntervalRoom, clear, most_taken, take
+from autopart.costmodel.compiled.memory_space_assignment.max_heap import put_in_order, take_first
+from autopart.costmodel.compiled.memory_space_assignment.segment_tree import IntervalRoom, clear, most_taken, take
 
 
 @pytest.mark.parametrize("places", [1, 2, 3, 7, 8, 9, 64, 1000])

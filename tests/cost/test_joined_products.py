@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from autopart.costmodel.simulator.facts.cut_arrays import BY_PARTS, NESTED
+from autopart.costmodel.compiled.facts.cut_arrays import BY_PARTS, NESTED
 from tests.cost.programs import f32, simulated
 
 ROWS, FEATURES = 40_000, 128

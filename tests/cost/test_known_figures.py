@@ -8,11 +8,11 @@ import math
 import numpy as np
 import pytest
 
+from autopart.costmodel.compiled import room, sizes
+from autopart.costmodel.compiled.links.known_plans import KnownPlans
+from autopart.costmodel.compiled.links.redistribution_costs import FIGURES, NO_STEPS
+from autopart.costmodel.compiled.simulator import Simulator
 from autopart.costmodel.lower_for_device import lower_for_device
-from autopart.costmodel.simulator import room, sizes
-from autopart.costmodel.simulator.links.known_plans import KnownPlans
-from autopart.costmodel.simulator.links.redistribution_costs import FIGURES, NO_STEPS
-from autopart.costmodel.simulator.simulator import Simulator
 from experiments.models.tactics import BP, MP, Z3
 from tests.search.steps import decoder_partitioning
 

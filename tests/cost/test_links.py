@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from autopart.core.errors import MeshError, PartitionError, UnknownNameError
+from autopart.base.errors import MeshError, PartitionError, UnknownNameError
 from autopart.core.mesh import Mesh
 from autopart.costmodel import (
     Device,

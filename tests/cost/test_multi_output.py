@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import pytest
 
 import autopart as ap
+from autopart.costmodel.compiled.fusion.multi_output import JOIN_WINDOW_OPS, MAX_RESULTS
 from autopart.costmodel.hardware.devices import AroundMatmul
-from autopart.costmodel.simulator.kernels.multi_output import JOIN_WINDOW_OPS, MAX_RESULTS
 from tests.cost.programs import between, f32, kernels, launched, moves, nodes_of, plain_device, simulated
 
 N = 512

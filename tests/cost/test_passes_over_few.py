@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 
 import autopart as ap
+from autopart.costmodel.compiled.arrays import LocalArrays, ProgramArrays, empty_local_arrays
+from autopart.costmodel.compiled.facts.op_classes import CONV, FREE, MATMUL, SLICING
+from autopart.costmodel.compiled.fusion.fusion import Fused, fuse
+from autopart.costmodel.compiled.fusion.kernel_graph import _INSIDE, _NOTHING, _WRITTEN, Walk, _find
+from autopart.costmodel.compiled.local.local_arrays import local_arrays
+from autopart.costmodel.compiled.simulator import Simulator
+from autopart.costmodel.compiled.slots import order_by_slot, slot_count, stretch_count
 from autopart.costmodel.lower_for_device import lower_for_device
-from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays, empty_local_arrays
-from autopart.costmodel.simulator.facts.op_classes import CONV, FREE, MATMUL, SLICING
-from autopart.costmodel.simulator.kernels.fusion import Fused, fuse
-from autopart.costmodel.simulator.kernels.kernel_graph import _INSIDE, _NOTHING, _WRITTEN, Walk, _find
-from autopart.costmodel.simulator.local.local_arrays import local_arrays
-from autopart.costmodel.simulator.simulator import Simulator
-from autopart.costmodel.simulator.slots import order_by_slot, slot_count, stretch_count
 from autopart.spmd.device_local import DeviceLocal
 from tests.prompt import only
 from tests.search.state_walks import states_of_walks

@@ -10,9 +10,7 @@ import pytest
 
 import autopart as ap
 from autopart.core.op import MAX, SUM
-from autopart.costmodel.hardware.links import mesh_links
-from autopart.costmodel.lower_for_device import forms_for
-from autopart.costmodel.simulator.links.plan_terms import (
+from autopart.costmodel.compiled.links.plan_terms import (
     DeviceFigures,
     Sized,
     plan_terms,
@@ -20,7 +18,9 @@ from autopart.costmodel.simulator.links.plan_terms import (
     shape_of,
     terms_seconds,
 )
-from autopart.costmodel.simulator.links.redistribution_costs import plan_cost
+from autopart.costmodel.compiled.links.redistribution_costs import plan_cost
+from autopart.costmodel.hardware.links import mesh_links
+from autopart.costmodel.lower_for_device import forms_for
 from autopart.search.ilp.labels import Label, distributed_types, divides, without_ones
 from autopart.spmd.redistribution import plan
 from autopart.spmd.redistribution.shape_classes import smallest_shape

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import pytest
 
 import autopart as ap
-from autopart.costmodel.simulator.buffers.liveness import SMALL_BYTES
-from autopart.costmodel.simulator.slots import early
+from autopart.costmodel.compiled.buffer_assignment.liveness import SMALL_BYTES
+from autopart.costmodel.compiled.slots import early
 from tests.cost.programs import between, f32, moves, nodes_of, plain_device, simulated
 
 N = 512

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 import autopart as ap
-from autopart.costmodel.simulator.simulator import Simulation
+from autopart.costmodel.compiled.simulator import Simulation
 from tests.cost.programs import f32, nodes_of, simulated
 
 LAYERS = 6

@@ -11,8 +11,8 @@ import pytest
 import autopart as ap
 from autopart.core.op import SUM
 from autopart.costmodel import RedistributionSeconds
+from autopart.costmodel.compiled.links.redistribution_seconds import is_aligned
 from autopart.costmodel.hardware.links import mesh_links
-from autopart.costmodel.simulator.links.redistribution_seconds import is_aligned
 from autopart.search.ilp.labels import distributed_types
 from autopart.spmd.redistribution import Step, plan
 

@@ -7,7 +7,7 @@ import importlib.util
 import pytest
 
 import autopart as ap
-from autopart.core.errors import CallError
+from autopart.base.errors import CallError
 from autopart.costmodel import XlaCompile, XlaCpuMemory, estimate
 from autopart.costmodel.optimised_hlo import estimated_cycles
 from autopart.costmodel.xla_compile import _too_large

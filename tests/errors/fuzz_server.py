@@ -14,9 +14,9 @@ import sys
 import tempfile
 import traceback
 
+from autopart.base.limits import Limits
 from autopart.core.importer.checker import confine, verdict
 from autopart.core.importer.text_scan import BYTECODE, check_text, needs_child
-from autopart.core.limits import Limits
 
 LIMITS = Limits(max_ops=100_000, max_bytes=10_000_000, max_seconds=20.0)
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import autopart as ap
+from autopart.base.quoting import one_line, quoted
 from autopart.core.actions import Atomic, Propagate, Tile
 from autopart.core.partitioning import Partitioning
-from autopart.core.quoting import one_line, quoted
 from autopart.search.progress import ProgressLine
 
 NAMES = [

@@ -10,8 +10,8 @@ import pytest
 
 import autopart as ap
 from autopart.api.mutation import MutationWarning
+from autopart.base.errors import PartitionWarning
 from autopart.cli.main import main
-from autopart.core.errors import PartitionWarning
 from autopart.search.execution.crew import WorkerWarning
 from autopart.search.storage.records import RecordWarning
 

@@ -10,11 +10,11 @@ import time
 import pytest
 
 import autopart as ap
+from autopart.base.limits import Gauge
 from autopart.core.importer.call_graph import CallGraph
 from autopart.core.importer.template import Block, Op
 from autopart.core.importer.text_scan import check_text, needs_child
 from autopart.core.jax_internals import parse_module
-from autopart.core.limits import Gauge
 
 T = "tensor<4xf32>"
 

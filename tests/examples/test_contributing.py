@@ -38,7 +38,7 @@ found.loader.exec_module(rules)
 from autopart.core.op import OpSpec, TensorType
 from autopart.core.ops.ops_table import ops_table
 from autopart.core.ops.rule import mappings_of, passages_of
-from autopart.costmodel.simulator.facts.op_classes import ELEMENTWISE, op_class, op_work
+from autopart.costmodel.compiled.facts.op_classes import ELEMENTWISE, op_class, op_work
 
 spec = OpSpec("abs_of_tomorrow", {}, (TensorType((4, 6), "f32"),), (TensorType((4, 6), "f32"),))
 assert len(mappings_of(spec)) == 2, "propagation"

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import pytest
 
 import autopart as ap
-from autopart.core.units import bytes_text, seconds_text
+from autopart.base.units import bytes_text, seconds_text
 from autopart.search.progress import ProgressLine
 from tests.explained.programs import array
 

@@ -11,8 +11,8 @@ from types import ModuleType
 
 import pytest
 
+from autopart.base.registry import Registry
 from autopart.core.ops.rule import CUSTOM_CALLS, RULES
-from autopart.core.registry import Registry
 from autopart.costmodel.cost_models import COST_MODELS
 from autopart.costmodel.hardware.devices import DEVICES
 from autopart.search.execution.executor import EXECUTORS

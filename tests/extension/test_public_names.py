@@ -14,7 +14,7 @@ PUBLIC = (
     "autopart",
     "autopart.core.ops",
     "autopart.core.passes",
-    "autopart.core.registry",
+    "autopart.base.registry",
     "autopart.costmodel",
     "autopart.search.contract",
     "autopart.search.execution",

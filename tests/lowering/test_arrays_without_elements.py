@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import autopart as ap
-from autopart.core.errors import TileError
+from autopart.base.errors import TileError
 
 MESH = ap.Mesh({"a": 2, "b": 4})
 

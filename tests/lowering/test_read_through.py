@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from autopart.core.errors import ProgramError
+from autopart.base.errors import ProgramError
 from autopart.core.importer import import_module
 from autopart.core.ops.example_import import example_op
 from autopart.core.ops.rule import rules

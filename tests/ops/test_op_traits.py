@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 import autopart as ap
+from autopart.base.registry import RegistryError
 from autopart.core.op import OpSpec, TensorType
 from autopart.core.ops import traits as op_traits
 from autopart.core.ops.example_import import example_op
 from autopart.core.ops.rule import CUSTOM_CALLS, Rule, blocked, known_kinds, rule, rules, traits_of
 from autopart.core.ops.rules.example_text import comparator, op
-from autopart.core.registry import RegistryError
 from autopart.costmodel import estimate
+from autopart.costmodel.compiled.facts.op_classes import ELEMENTWISE, OPAQUE, op_class, op_work
 from autopart.costmodel.flop_table import flop_row, flop_table
-from autopart.costmodel.simulator.facts.op_classes import ELEMENTWISE, OPAQUE, op_class, op_work
 
 ROOT = Path(__file__).parents[2]
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from autopart.base.registry import RegistryError
 from autopart.core.op import AND, MAX, MIN, MUL, OR, SUM, WHOLE, OpSpec, TensorType, TileMapping
 from autopart.core.ops.passages import Passage, linear_in, moved, together
 from autopart.core.ops.rule import CUSTOM_CALLS, Example, Rule, describe, localize, passages_of, rules
 from autopart.core.ops.rules.example_text import op
 from autopart.core.ops.traits import Elementwise
-from autopart.core.registry import RegistryError
 from autopart.spmd.local_op import MlirLocalOp
 from tests.ops.oracle import Subject, Unsound, Workbench, check, subject_of
 

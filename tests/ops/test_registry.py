@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from autopart.base.registry import RegistryError
 from autopart.core.manual_regions import KINDS
 from autopart.core.op import ANY, MAX, OR, SUM, WHOLE, OpSpec, TensorType, TileMapping
 from autopart.core.ops.rule import (
@@ -17,7 +18,6 @@ from autopart.core.ops.rule import (
     rules,
 )
 from autopart.core.ops.traits import Elementwise
-from autopart.core.registry import RegistryError
 
 
 def tensor(*shape: int, dtype: str = "f32") -> TensorType:

@@ -13,6 +13,7 @@ import pytest
 from jax import lax
 
 import autopart as ap
+from autopart.base.registry import RegistryError
 from autopart.core.importer import read_module
 from autopart.core.passes import (
     IMPORT_PASSES,
@@ -27,7 +28,6 @@ from autopart.core.passes import (
 )
 from autopart.core.passes.dead_code import DeadCode
 from autopart.core.program import Program
-from autopart.core.registry import RegistryError
 from tests.property.random_programs import RandomProgram
 
 X = jax.ShapeDtypeStruct((8, 4), "float32")

@@ -11,7 +11,7 @@ import pytest
 from jax import lax
 
 import autopart as ap
-from autopart.core.errors import ArgumentError, UnknownNameError
+from autopart.base.errors import ArgumentError, UnknownNameError
 from autopart.core.passes import Recomputation, verify_program
 from tests.prompt import slow
 

@@ -19,8 +19,8 @@ import numpy as np
 
 import autopart as ap
 from autopart.api.tactic import Tactic, TacticContext, TacticResult
+from autopart.base.errors import TileError, UnknownNameError
 from autopart.core.actions import Action, Atomic, Propagate, ShardLoops, ShareGathers, Tile
-from autopart.core.errors import TileError, UnknownNameError
 from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
 from autopart.spmd.device_local import DeviceLocal

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from autopart.core.errors import UnknownNameError
+from autopart.base.errors import UnknownNameError
 from autopart.spmd.redistribution import AlphaBeta, DistributedTypeError, Elements
 from tests.redistribution.cases import lines, planned
 

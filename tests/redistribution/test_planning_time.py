@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from autopart.core.gc_pause import gc_paused
+from autopart.base.gc_pause import gc_paused
 from autopart.spmd.redistribution import AlphaBeta, DistributedType, plan
 from autopart.spmd.redistribution.primes import decompositions
 from experiments.redistribution.problems import PAPER, ProblemSet, draw

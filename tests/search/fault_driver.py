@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from autopart.core.errors import PartitionError
+from autopart.base.errors import PartitionError
 from autopart.search.budget import Budget
 from autopart.search.contract import run
 from autopart.search.execution.executor import Executor, Serial

@@ -9,8 +9,8 @@ import warnings
 import numpy as np
 import pytest
 
+from autopart.base.errors import TileError
 from autopart.core.actions import Atomic, Tile
-from autopart.core.errors import TileError
 from autopart.core.mesh import Mesh
 from autopart.core.partitioning import Partitioning
 from autopart.search.budget import Budget

@@ -14,8 +14,8 @@ from autopart.api.tactic import TacticContext
 from autopart.core.fewer_layers import fewer_layers
 from autopart.core.partitioning import Partitioning
 from autopart.core.passes.program_verifier import verify_program
+from autopart.costmodel.compiled.simulator import Simulator
 from autopart.costmodel.hardware.devices import DEVICES, device
-from autopart.costmodel.simulator.simulator import Simulator
 from autopart.search.contract import two_matrices
 from autopart.search.cost import StepSeconds
 from autopart.search.evaluator import Evaluator, SearchTask

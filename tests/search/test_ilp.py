@@ -16,8 +16,8 @@ from autopart.core.layout import LAST_TILE
 from autopart.core.op import OpSpec, TensorType
 from autopart.core.ops.rule import mappings_of, passages_of
 from autopart.core.partitioning import Partitioning
+from autopart.costmodel.compiled.simulator import Simulator
 from autopart.costmodel.lower_for_device import lower_for_device
-from autopart.costmodel.simulator.simulator import Simulator
 from autopart.pairwise import exact, solve
 from autopart.search.budget import Budget
 from autopart.search.contract import MESH, OutOfOrder, run, two_matrices

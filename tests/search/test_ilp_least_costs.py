@@ -12,9 +12,9 @@ from autopart.core.actions import Atomic, Propagate, Tile
 from autopart.core.layout import LAST_TILE
 from autopart.core.op import TensorType
 from autopart.core.partitioning import Partitioning
+from autopart.costmodel.compiled.fusion.kernel_graph import KERNEL
+from autopart.costmodel.compiled.simulator import Simulator
 from autopart.costmodel.lower_for_device import lower_for_device
-from autopart.costmodel.simulator.kernels.kernel_graph import KERNEL
-from autopart.costmodel.simulator.simulator import Simulator
 from autopart.search.contract import MESH, two_matrices
 from autopart.search.cost import StepSeconds
 from autopart.search.ilp.bound import each_apart, lower_bound

@@ -7,9 +7,9 @@ import pytest
 
 import autopart as ap
 from autopart.core.partitioning import Partitioning
+from autopart.costmodel.compiled.links.bf16_collectives import narrow_moves, rounded_bytes
+from autopart.costmodel.compiled.simulator import Simulation, Simulator
 from autopart.costmodel.lower_for_device import lower_for_device
-from autopart.costmodel.simulator.links.narrow_moves import narrow_moves, rounded_bytes
-from autopart.costmodel.simulator.simulator import Simulation, Simulator
 from autopart.pairwise import PairwiseProblem, solve
 from autopart.search.budget import Budget
 from autopart.search.contract import OutOfOrder, run

@@ -9,8 +9,8 @@ import pytest
 
 import autopart as ap
 from autopart.core.partitioning import Partitioning
+from autopart.costmodel.compiled.simulator import Simulator
 from autopart.costmodel.lower_for_device import lower_for_device
-from autopart.costmodel.simulator.simulator import Simulator
 from autopart.search.space import DecisionSpace
 from tests.prompt import in_turn
 from tests.search.programs import PROGRAMS, program

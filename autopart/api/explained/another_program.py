@@ -26,7 +26,7 @@ from autopart.api.schedule import Scheduled
 from autopart.api.schedule_named import schedule_of
 from autopart.api.tactic import Tactic
 from autopart.api.trace import Traced
-from autopart.core.errors import ArgumentError, PlanError
+from autopart.base.errors import ArgumentError, PlanError
 from autopart.core.mesh import Mesh
 
 

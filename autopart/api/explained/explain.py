@@ -27,19 +27,19 @@ from autopart.api.explained.left_whole import WhyWhole, action_text, tactic_of
 from autopart.api.names import OUTPUTS, Named, Names, names_of_nothing, select
 from autopart.api.schedule import Scheduled
 from autopart.api.tactics import known_values
+from autopart.base.errors import TileError
+from autopart.base.quoting import short_place
 from autopart.core.actions import Propagate, Tile
 from autopart.core.decision_history import DecisionHistory
-from autopart.core.errors import TileError
 from autopart.core.ops.ops_table import factor_text
 from autopart.core.ops.rule import describe, named
 from autopart.core.program import Program
-from autopart.core.quoting import short_place
 from autopart.costmodel.breakdown import path
+from autopart.costmodel.compiled.fusion.kernel_graph import KERNEL
+from autopart.costmodel.compiled.links.redistribution_costs import StepCost, plan_cost
+from autopart.costmodel.compiled.simulator import Simulation
 from autopart.costmodel.hardware.links import Links, mesh_links
 from autopart.costmodel.lower_for_device import lower_for_device
-from autopart.costmodel.simulator.kernels.kernel_graph import KERNEL
-from autopart.costmodel.simulator.links.redistribution_costs import StepCost, plan_cost
-from autopart.costmodel.simulator.simulator import Simulation
 from autopart.spmd.device_local import COLLECTIVES, DeviceLocal
 from autopart.spmd.redistribution import Plan
 from autopart.spmd.run import named_axes, output_layouts

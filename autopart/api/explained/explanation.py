@@ -17,9 +17,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from autopart.api.explained.what_if import Spec, spec_text
-from autopart.core.html import lines_html
-from autopart.core.quoting import one_line, short_place
-from autopart.core.units import bytes_text, seconds_text
+from autopart.base.html import lines_html
+from autopart.base.quoting import one_line, short_place
+from autopart.base.units import bytes_text, seconds_text
 
 SHOWN = 6
 """Readers and collectives that the text shows of each value."""

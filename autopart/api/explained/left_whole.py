@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from autopart.base.quoting import one_line, short_place
+from autopart.base.units import bytes_text
 from autopart.core.conflicts import fitting_count
 from autopart.core.decision_history import DecisionHistory
 from autopart.core.loop_nests import ATOMIC
@@ -27,8 +29,6 @@ from autopart.core.op import WHOLE
 from autopart.core.ops.ops_table import factor_text
 from autopart.core.ops.rule import named, rule_of
 from autopart.core.partitioning import Partitioning
-from autopart.core.quoting import one_line, short_place
-from autopart.core.units import bytes_text
 from autopart.spmd.device_local import DeviceLocal
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from autopart.core.quoting import one_line, short_place
-from autopart.core.units import bytes_text, seconds_text
+from autopart.base.quoting import one_line, short_place
+from autopart.base.units import bytes_text, seconds_text
 
 
 @dataclass(frozen=True)

@@ -23,15 +23,15 @@ from typing import Any
 from autopart.api.names import Keys
 from autopart.api.schedule import Scheduled
 from autopart.api.tactics import ManualPartition
+from autopart.base.errors import TileError
+from autopart.base.html import lines_html, table_html
+from autopart.base.quoting import one_line, short_place
+from autopart.base.units import bytes_text, change_text, seconds_text
 from autopart.core.actions import Action, text_of
 from autopart.core.conflicts import Conflict, conflicts
 from autopart.core.decision_history import DecisionHistory
-from autopart.core.errors import TileError
-from autopart.core.html import lines_html, table_html
 from autopart.core.ops.ops_table import factor_text
 from autopart.core.partitioning import Partitioning
-from autopart.core.quoting import one_line, short_place
-from autopart.core.units import bytes_text, change_text, seconds_text
 from autopart.costmodel.lower_for_device import lower_for_device
 from autopart.spmd.device_local import COLLECTIVES, DeviceLocal
 from autopart.spmd.run import input_layouts, named_axes, output_layouts

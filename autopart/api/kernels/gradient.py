@@ -24,7 +24,7 @@ from jax.core import Tracer
 
 from autopart.api.kernels.kernel_primitive import Aval, Called, call
 from autopart.api.kernels.twin import twin_work
-from autopart.core.errors import ProgramError
+from autopart.base.errors import ProgramError
 from autopart.core.importer.jaxprs import Origin, equations, origins
 from autopart.core.kernel_calls.kernel_body import Flat
 from autopart.core.kernel_calls.sharding_rule import NONE, Factor, Factors

@@ -18,8 +18,8 @@ import numpy as np
 from autopart.api.kernels.gradient import differentiated, with_gradient
 from autopart.api.kernels.kernel_primitive import Aval, Called
 from autopart.api.kernels.twin import twin_factors, twin_work
-from autopart.core.arguments import FUNCTION, NONE, TEXT, Kind, check, number, sequence
-from autopart.core.errors import ArgumentError
+from autopart.base.arguments import FUNCTION, NONE, TEXT, Kind, check, number, sequence
+from autopart.base.errors import ArgumentError
 from autopart.core.jax_internals import is_array as is_array_of
 from autopart.core.kernel_calls.kernel_body import Flat
 from autopart.core.kernel_calls.sharding_rule import Factors, factors_of

@@ -19,8 +19,8 @@ from collections.abc import Iterator, Sequence
 import jax
 
 from autopart.api.kernels.same_outputs import outputs_of
+from autopart.base.errors import PartitionError
 from autopart.core.actions import Propagate, Tile
-from autopart.core.errors import PartitionError
 from autopart.core.importer.replay import read_module
 from autopart.core.kernel_calls.kernel_body import Flat
 from autopart.core.kernel_calls.sharding_rule import NONE, Factor, Factors

@@ -18,7 +18,7 @@ from autopart.api.kernels.gradient import Directions, has_own_gradient, is_float
 from autopart.api.kernels.kernel import Kernel
 from autopart.api.kernels.kernel_primitive import Called
 from autopart.api.verification import OutputDifference, Verification, compared, filled
-from autopart.core.arguments import NONE, check, instance, number, whole
+from autopart.base.arguments import NONE, check, instance, number, whole
 from autopart.core.op import TileMapping
 from autopart.core.temporal import combined, tile
 

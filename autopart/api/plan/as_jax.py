@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from jax.sharding import PartitionSpec
 
-from autopart.core.quoting import one_line, quoted
+from autopart.base.quoting import one_line, quoted
 
 if TYPE_CHECKING:
     from autopart.api.plan.plan import Plan, PlanArray

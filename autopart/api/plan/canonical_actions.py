@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from autopart.base.errors import TileError
 from autopart.core.actions import Action, Atomic, Propagate, ShardLoops, ShareGathers, Tile
-from autopart.core.errors import TileError
 from autopart.core.loop_nests import ATOMIC
 from autopart.core.mesh import Mesh
 from autopart.core.partitioning import Partitioning

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autopart.api.names import Keys
-from autopart.core.quoting import short_place
+from autopart.base.quoting import short_place
 from autopart.core.value_places import BACKWARD
 from autopart.spmd.device_local import DeviceLocal
 from autopart.spmd.run import named_axes

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from autopart.core.quoting import one_line
+from autopart.base.quoting import one_line
 
 SHOWN = 12
 """Lines that a plan's text spends on a tactic."""

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from autopart.api.rewritings import batch_dims
-from autopart.core.disjoint_sets import DisjointSets
+from autopart.base.disjoint_sets import DisjointSets
 from autopart.core.ops.rule import traits_of
 from autopart.core.ops.traits import Matmul, Slicing
 from autopart.core.partitioning import Partitioning

@@ -8,7 +8,7 @@ from typing import Any
 
 from autopart.api.plan.hosts import check_same, processes_of
 from autopart.api.plan.plan import Plan
-from autopart.core.errors import PlanError
+from autopart.base.errors import PlanError
 
 
 def check_hosts(mesh: Any, plan: Callable[[], Plan], text: Callable[[], str]) -> None:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from autopart.core.errors import CONTINUED, PartitionError, PlanError
+from autopart.base.errors import CONTINUED, PartitionError, PlanError
 from autopart.core.jax_internals import distributed_processes
 
 WAIT_S = 1800.0

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from autopart.api.names import OUTPUTS
+from autopart.base.errors import CONTINUED, PlanError
 from autopart.core.colours import path_without_digits
-from autopart.core.errors import CONTINUED, PlanError
 from autopart.core.program import Program
 
 if TYPE_CHECKING:

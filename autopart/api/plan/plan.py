@@ -27,12 +27,12 @@ from autopart.api.plan.plan_file import hash_of, parsed_plan, read_plan, written
 from autopart.api.plan.plan_tactics import PlannedTactic
 from autopart.api.plan.rewrites import rewriting_tactic
 from autopart.api.tactic import Tactic
-from autopart.core.arguments import PATH, STRING, check, instance
-from autopart.core.errors import PlanError
-from autopart.core.html import lines_html, table_html
+from autopart.base.arguments import PATH, STRING, check, instance
+from autopart.base.errors import PlanError
+from autopart.base.html import lines_html, table_html
+from autopart.base.quoting import one_line
+from autopart.base.units import bytes_text, seconds_text
 from autopart.core.mesh import Mesh
-from autopart.core.quoting import one_line
-from autopart.core.units import bytes_text, seconds_text
 from autopart.spmd.device_local import LoweringOptions
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from autopart.api.names import OUTPUTS
 from autopart.api.plan.other_program import OtherProgram, listed
-from autopart.core.errors import CONTINUED, PlanError
+from autopart.base.errors import CONTINUED, PlanError
 from autopart.core.mesh import Mesh
 from autopart.core.partitioning import Partitioning
 from autopart.costmodel.lower_for_device import lower_for_device

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from autopart.api.plan.plan_check import spec_text
-from autopart.core.quoting import one_line
-from autopart.core.units import bytes_text, seconds_text
+from autopart.base.quoting import one_line
+from autopart.base.units import bytes_text, seconds_text
 
 if TYPE_CHECKING:
     from autopart.api.plan.plan import Plan, PlanArray

@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from autopart.core.errors import PlanError
+from autopart.base.errors import PlanError
 from autopart.search.storage.sealed_json import MOST_BYTES, SealError, digest_of, unseal
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from autopart.api.plan.other_program import OtherProgram
 from autopart.api.plan.plan_check import check_layouts, check_mesh, check_options
 from autopart.api.plan.value_keys import ValueKeys
 from autopart.api.tactic import TacticContext, TacticResult
+from autopart.base.errors import MeshError, PlanError, TileError
 from autopart.core.actions import Action, ActionError, action_of
-from autopart.core.errors import MeshError, PlanError, TileError
 from autopart.core.partitioning import Partitioning
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from autopart.api.plan.plan import Plan
 from autopart.api.tactic import ACTION, TacticContext, TacticResult
+from autopart.base.arguments import STRING, Kind, check_fields, sequence
+from autopart.base.errors import PlanError
 from autopart.core.actions import Action
-from autopart.core.arguments import STRING, Kind, check_fields, sequence
-from autopart.core.errors import PlanError
 from autopart.core.partitioning import Partitioning
 
 _ACTIONS = sequence(ACTION, "actions, such as a sweep found")

@@ -16,8 +16,8 @@ from autopart.api.pipeline import PlannedPipeline
 from autopart.api.recompute import Recompute
 from autopart.api.tactic import Tactic
 from autopart.api.tactics import Choice
-from autopart.core.errors import PartitionError, PlanError, closest
-from autopart.core.quoting import one_line
+from autopart.base.errors import PartitionError, PlanError, closest
+from autopart.base.quoting import one_line
 
 _CHOICES = {repr(choice): choice for choice in Choice}
 

@@ -18,8 +18,8 @@ from functools import cached_property
 
 from autopart.api.names import named_values
 from autopart.api.plan.value_keys import ValueKeys
+from autopart.base.errors import PlanError
 from autopart.core.actions import Action, Atomic, Tile
-from autopart.core.errors import PlanError
 from autopart.core.program import Program
 
 

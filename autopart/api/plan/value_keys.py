@@ -22,7 +22,7 @@ import numpy as np
 
 from autopart.api.names import OUTPUTS
 from autopart.api.plan.other_program import without_sizes
-from autopart.core.errors import PlanError, closest
+from autopart.base.errors import PlanError, closest
 from autopart.core.program import Program
 
 LOOK_DEPTH = 3

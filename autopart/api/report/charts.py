@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autopart.core.html import escaped
+from autopart.base.html import escaped
 
 WIDTH, HEIGHT = 1000.0, 100.0
 """The drawing's own units, which the page stretches."""

@@ -14,10 +14,10 @@ from autopart.api.does_not_fit import only_updated
 from autopart.api.explained.what_if import spec_text
 from autopart.api.metadata import Metadata
 from autopart.api.report.mesh_drawing import mesh_drawing
-from autopart.core.html import escaped
+from autopart.base.html import escaped
+from autopart.base.quoting import one_line
+from autopart.base.units import bytes_text
 from autopart.core.program import Program
-from autopart.core.quoting import one_line
-from autopart.core.units import bytes_text
 from autopart.search.space.next_values import next_values
 
 DRAWN = 48

@@ -19,14 +19,14 @@ import numpy as np
 
 from autopart.api.report.charts import HEIGHT, WIDTH, chart, drawing
 from autopart.api.report.where_time_goes import class_names
-from autopart.core.html import escaped, table_html
-from autopart.core.quoting import short_place
-from autopart.core.units import bytes_text, seconds_text
+from autopart.base.html import escaped, table_html
+from autopart.base.quoting import short_place
+from autopart.base.units import bytes_text, seconds_text
 from autopart.costmodel.breakdown import node_text
+from autopart.costmodel.compiled.fusion.kernel_graph import KERNEL
+from autopart.costmodel.compiled.simulator import Simulation
 from autopart.costmodel.estimate import Estimate
 from autopart.costmodel.flop_shares import percent
-from autopart.costmodel.simulator.kernels.kernel_graph import KERNEL
-from autopart.costmodel.simulator.simulator import Simulation
 from autopart.costmodel.utilization import Rooflines, rooflines, seconds_by_axis, wires
 
 LOOKED_AT = 3000

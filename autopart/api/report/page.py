@@ -33,11 +33,11 @@ from autopart.api.report.parts_of_hosts import hosts
 from autopart.api.report.side_by_side import Other, side_by_side
 from autopart.api.report.trouble import trouble
 from autopart.api.schedule import Scheduled
-from autopart.core.html import escaped, json_in_script, table_html
+from autopart.base.html import escaped, json_in_script, table_html
+from autopart.base.quoting import one_line, short_place
+from autopart.base.units import bytes_text, seconds_text
+from autopart.base.written_file import write_text
 from autopart.core.mesh import Mesh
-from autopart.core.quoting import one_line, short_place
-from autopart.core.units import bytes_text, seconds_text
-from autopart.core.written_file import write_text
 from autopart.search.cost import memory_bytes
 
 MOST_OPS = 1000

@@ -16,11 +16,11 @@ import numpy as np
 
 from autopart.api.explained.what_if import spec_text
 from autopart.api.metadata import Metadata
-from autopart.core.html import escaped, table_html
+from autopart.base.html import escaped, table_html
+from autopart.base.quoting import one_line
+from autopart.base.units import bytes_text
 from autopart.core.mesh import Mesh
 from autopart.core.program import Program
-from autopart.core.quoting import one_line
-from autopart.core.units import bytes_text
 from autopart.costmodel.hardware.devices import device
 from autopart.costmodel.hardware.fabric import Switch
 

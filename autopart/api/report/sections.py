@@ -12,16 +12,16 @@ from autopart.api.named_rows import NamedSchedule, NamedSchedules
 from autopart.api.report.charts import Bar, area, bars, chart, falling, highest_of_each
 from autopart.api.report.where_time_goes import by_class, by_collective, by_line
 from autopart.api.schedule import Scheduled
-from autopart.core.errors import PartitionError
-from autopart.core.html import escaped, lines_html, table_html
-from autopart.core.quoting import short_place
-from autopart.core.units import bytes_text, seconds_text
+from autopart.base.errors import PartitionError
+from autopart.base.html import escaped, lines_html, table_html
+from autopart.base.quoting import short_place
+from autopart.base.units import bytes_text, seconds_text
 from autopart.costmodel.breakdown import BufferRow
+from autopart.costmodel.compiled.simulator import Simulation
+from autopart.costmodel.compiled.slots import op_of
 from autopart.costmodel.estimate import Estimate
 from autopart.costmodel.flop_shares import percent
 from autopart.costmodel.hardware.devices import device
-from autopart.costmodel.simulator.simulator import Simulation
-from autopart.costmodel.simulator.slots import op_of
 from autopart.costmodel.utilization import computes_again, tokens_found, utilization
 from autopart.spmd.device_local import COLLECTIVES
 

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 
 from autopart.api.explained.what_if import spec_text
 from autopart.api.metadata import Metadata
-from autopart.core.html import table_html
-from autopart.core.quoting import one_line
-from autopart.core.units import bytes_text, seconds_text
+from autopart.base.html import table_html
+from autopart.base.quoting import one_line
+from autopart.base.units import bytes_text, seconds_text
 from autopart.costmodel.estimate import Estimate
 
 ROWS = 40

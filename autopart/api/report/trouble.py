@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from autopart.api.metadata import Metadata
-from autopart.core.html import escaped, lines_html, table_html
-from autopart.core.quoting import short_place
-from autopart.core.units import bytes_text
+from autopart.base.html import escaped, lines_html, table_html
+from autopart.base.quoting import short_place
+from autopart.base.units import bytes_text
 
 ROWS = 12
 """Of each kind."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from autopart.base.quoting import one_line
 from autopart.core.ops.rule import traits_of
-from autopart.core.quoting import one_line
 from autopart.costmodel.breakdown import line_op
+from autopart.costmodel.compiled.fusion.kernel_graph import DEF_MOVE, KERNEL
+from autopart.costmodel.compiled.simulator import Simulation
 from autopart.costmodel.estimate import Estimate
-from autopart.costmodel.simulator.kernels.kernel_graph import DEF_MOVE, KERNEL
-from autopart.costmodel.simulator.simulator import Simulation
 
 COPIES = "copies for collectives"
 """What local copies of collectives are listed as."""

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from autopart.core.errors import ProgramError
+from autopart.base.errors import ProgramError
+from autopart.base.limits import Gauge
 from autopart.core.importer.template import Block, Callee
-from autopart.core.limits import Gauge
 
 
 class CallGraph:

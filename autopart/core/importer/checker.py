@@ -17,10 +17,10 @@ import signal
 import subprocess
 import sys
 
-from autopart.core.errors import ProgramError
+from autopart.base.errors import ProgramError
+from autopart.base.limits import Limits
 from autopart.core.importer.replay import read_module
 from autopart.core.jax_internals import parse_module
-from autopart.core.limits import Limits
 
 START_S = 60.0
 """Seconds that the child may take to start, on a busy machine."""

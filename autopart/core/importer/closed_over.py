@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from autopart.core.errors import ProgramError
+from autopart.base.errors import ProgramError
 from autopart.core.importer.jaxprs import closed_over, source_line
 
 

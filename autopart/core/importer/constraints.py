@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from autopart.core.errors import MeshError
+from autopart.base.errors import MeshError
 from autopart.core.importer.module_names import quoted_text, unescaped
 from autopart.core.importer.module_symbols import mesh_of, module_of
 from autopart.core.jax_internals import ir, sdy

@@ -17,7 +17,7 @@ from jax.extend.core import Primitive
 from jax.extend.mlir import ir
 from jax.interpreters import mlir
 
-from autopart.core.errors import ProgramError
+from autopart.base.errors import ProgramError
 from autopart.core.host_callbacks import TARGET, TARGETS, Body, HostCallback, body_index, placeholder
 from autopart.core.importer.jaxprs import ReadResults, equations
 from autopart.core.importer.locations import describe_location

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from autopart.core.errors import ProgramError
+from autopart.base.errors import ProgramError
 from autopart.core.importer.locations import describe_location
 from autopart.core.importer.module_symbols import axes_of, mesh_of
 from autopart.core.jax_internals import ir, sdy

@@ -10,8 +10,8 @@ import gzip
 import zlib
 from pathlib import Path
 
-from autopart.core.errors import ProgramError
-from autopart.core.limits import Limits
+from autopart.base.errors import ProgramError
+from autopart.base.limits import Limits
 
 _GZIP = b"\x1f\x8b"
 

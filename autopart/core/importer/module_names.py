@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from autopart.core.errors import ProgramError
+from autopart.base.errors import ProgramError
 from autopart.core.jax_internals import ir
 
 _ESCAPE = re.compile(rb"\\([0-9A-Fa-f]{2}|.)", re.DOTALL)

@@ -5,7 +5,7 @@ sdy.mesh @mesh = <["batch"=4, "model"=2]>       ... <@mesh, [{"batch"}, {}]>    
 
 from __future__ import annotations
 
-from autopart.core.errors import ProgramError
+from autopart.base.errors import ProgramError
 from autopart.core.importer.locations import describe_location
 from autopart.core.importer.module_names import quoted_text
 from autopart.core.jax_internals import ir, sdy

@@ -13,7 +13,7 @@ from typing import Any
 
 import jax
 
-from autopart.core.errors import ProgramError
+from autopart.base.errors import ProgramError
 from autopart.core.importer.jaxprs import source_line
 
 

@@ -16,9 +16,9 @@ import re
 
 import numpy as np
 
-from autopart.core.errors import ProgramError
+from autopart.base.errors import ProgramError
+from autopart.base.limits import Limits
 from autopart.core.importer.module_names import unescaped
-from autopart.core.limits import Limits
 
 BYTECODE = b"ML\xefR"
 BRACKETS_PER_REGION = 3

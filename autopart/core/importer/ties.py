@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from autopart.core.errors import ProgramError
+from autopart.base.errors import ProgramError
 from autopart.core.op import TensorType
 
 ALIASING = "tf.aliasing_output"

@@ -19,7 +19,7 @@ from jax.core import ShapedArray
 from jax.extend.mlir import ir
 from jax.interpreters import mlir
 
-from autopart.core.errors import CallError
+from autopart.base.errors import CallError
 from autopart.core.op_spec_import import tensor_type
 
 Flat = Callable[..., Sequence[Any]]

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autopart.core.errors import ArgumentError
+from autopart.base.errors import ArgumentError
 from autopart.core.op import REDUCTION_NAMES, SUM, WHOLE, TileMapping
 
 NONE = "_"

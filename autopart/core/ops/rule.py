@@ -21,14 +21,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from autopart.core.arguments import ANYTHING, FLAG, FUNCTION, NONE, TEXT, check, instance, sequence
-from autopart.core.errors import closest
+from autopart.base.arguments import ANYTHING, FLAG, FUNCTION, NONE, TEXT, check, instance, sequence
+from autopart.base.errors import closest
+from autopart.base.registry import Registry, RegistryError
 from autopart.core.kernel_calls.call_config import config_of
 from autopart.core.op import AND, ANY, OR, REDUCTION_NAMES, WHOLE, OpSpec, TileMapping
 from autopart.core.ops.local_values import LocalOp, Value
 from autopart.core.ops.passages import Passage
 from autopart.core.ops.traits import UNKNOWN_FLOP, Traits, View
-from autopart.core.registry import Registry, RegistryError
 
 Mappings = Callable[[OpSpec], Iterable[TileMapping]]
 Localize = Callable[[LocalOp], list[Value]]

@@ -29,7 +29,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from autopart.core.kernels import kernel
+from autopart.base.jit.kernels import kernel
 from autopart.core.ops.rule import has_effect
 from autopart.core.passes.program_pass import Pass, register_pass
 from autopart.core.program import ROOT, Program, Scope

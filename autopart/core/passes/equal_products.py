@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autopart.core.kernels import kernel
+from autopart.base.jit.kernels import kernel
 from autopart.core.op import OpSpec
 from autopart.core.ops.rule import has_effect, traits_of
 from autopart.core.ops.traits import Collective, Constant, Convolution, Matmul, Structural, View

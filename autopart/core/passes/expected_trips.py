@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from autopart.core.arguments import STRING, check_fields, mapping, whole
-from autopart.core.errors import UnknownNameError
-from autopart.core.name_patterns import matches
+from autopart.base.arguments import STRING, check_fields, mapping, whole
+from autopart.base.errors import UnknownNameError
+from autopart.base.name_patterns import matches
 from autopart.core.passes.program_pass import Pass
 from autopart.core.program import Program, Scope
 

@@ -20,10 +20,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from autopart.core.arguments import Kind, having, sequence, shown
-from autopart.core.errors import ArgumentError
+from autopart.base.arguments import Kind, having, sequence, shown
+from autopart.base.errors import ArgumentError
+from autopart.base.registry import Registry
 from autopart.core.program import Program
-from autopart.core.registry import Registry
 
 
 class Pass(ABC):

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from autopart.core.errors import ProgramError
-from autopart.core.kernels import kernel
+from autopart.base.errors import ProgramError
+from autopart.base.jit.kernels import kernel
 from autopart.core.passes.verify_scopes import scope_problems, structure_problems
 from autopart.core.program import ROOT, Program
 

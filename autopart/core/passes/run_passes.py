@@ -18,11 +18,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from autopart.core.errors import PartitionWarning
+from autopart.base.errors import PartitionWarning
+from autopart.base.user_line import warn
 from autopart.core.passes.program_pass import Pass, pass_of
 from autopart.core.passes.program_verifier import InvalidProgramError, verify_program
 from autopart.core.program import Program
-from autopart.core.user_line import warn
 
 
 @dataclass(frozen=True)

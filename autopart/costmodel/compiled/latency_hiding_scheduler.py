@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from autopart.core.kernels import kernel
-from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays
-from autopart.costmodel.simulator.kernels.kernel_graph import KERNEL, KernelGraph
-from autopart.costmodel.simulator.slots import early, op_of
+from autopart.base.jit.kernels import kernel
+from autopart.costmodel.compiled.arrays import LocalArrays, ProgramArrays
+from autopart.costmodel.compiled.fusion.kernel_graph import KERNEL, KernelGraph
+from autopart.costmodel.compiled.slots import early, op_of
 
 
 @kernel

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from autopart.core.kernels import kernel
+from autopart.base.jit.kernels import kernel
 
 NIBBLE = 4
 """Bits of a place: an array has at most 16 dims."""

@@ -18,7 +18,7 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
-from autopart.core.written_file import write_text
+from autopart.base.written_file import write_text
 from autopart.costmodel.hardware.devices import DEVICES, Device
 from autopart.costmodel.hardware.fabric import CollectiveCurve, DeviceError, Switch
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from autopart.core.arguments import (
+from autopart.base.arguments import (
     ANYTHING,
     FLAG,
     NONE,
@@ -33,8 +33,8 @@ from autopart.core.arguments import (
     sequence,
     whole,
 )
+from autopart.base.registry import Registry
 from autopart.core.mesh import devices_are_named_by
-from autopart.core.registry import Registry
 from autopart.costmodel.hardware.fabric import ANY_NUMBER, DeviceError, Network, Switch, Torus, positive
 
 DEFAULT_MATMUL_EFFICIENCY = 0.7
@@ -169,7 +169,7 @@ class Device:
     unhidden_share     share of the shorter of a kernel's computing and its moving of bytes that nothing hides: the
                        first tiles come before any work, the last ones go after it
     fed_at_hbm_rate    its vector unit reads what is on the chip no faster than HBM, and takes as long again where it
-                       writes no f32 array of what it walks through (`costmodel/simulator/kernel_rooflines.py`)
+                       writes no f32 array of what it walks through (`kernel_rooflines.py`)
     launch_s           fixed cost of a kernel; `matmul_launch_s` of a matmul or convolution
     matmul_tile        (m, n, k) granule: smaller matmuls waste the rest of it; fewer than m rows take as long as m
     on_chip_bytes      cache or scratch memory in which arrays stay between kernels; 0: none does

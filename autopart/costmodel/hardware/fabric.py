@@ -6,7 +6,7 @@
                 Network    InfiniBand between nodes
 
 Fabrics are ordered inner to outer: `CHIP` (the cores of a chip), `FAST` (ICI or NVLink), `NETWORK`. A mesh axis is cut
-into segments, each on one fabric (`links.py`); `simulator/links/collective_seconds.py` has the seconds.
+into segments, each on one fabric (`links.py`); `compiled/links/collective_seconds.py` has the seconds.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from autopart.core.arguments import shown
-from autopart.core.errors import PartitionError
+from autopart.base.arguments import shown
+from autopart.base.errors import PartitionError
 
 CHIP, FAST, NETWORK = 0, 1, 2
 """Fabric numbers, inner to outer: within a chip; ICI, NVLink or host memory; the network between slices or nodes."""

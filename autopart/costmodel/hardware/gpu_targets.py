@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from autopart.core.errors import CallError
+from autopart.base.errors import CallError
 
 AMPLE_BYTES = 10**12
 """Memory in which XLA has no reason to compute anything again."""

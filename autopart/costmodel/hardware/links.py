@@ -24,9 +24,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autopart.core.errors import MeshError, closest
+from autopart.base.errors import MeshError, closest
+from autopart.base.quoting import one_line
 from autopart.core.mesh import Mesh
-from autopart.core.quoting import one_line
 from autopart.costmodel.hardware.devices import Device, device
 from autopart.costmodel.hardware.fabric import (
     CHIP,

@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from autopart.core.errors import PartitionWarning
-from autopart.core.user_line import warn
+from autopart.base.errors import PartitionWarning
+from autopart.base.user_line import warn
 from autopart.search.execution.executor import Lost, WorkerError
 from autopart.search.execution.job_queue import Done, JobQueue, Throughput
 

@@ -25,9 +25,9 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from autopart.core.arguments import NONE, STRING, check, having, maker, whole
-from autopart.core.errors import PartitionError
-from autopart.core.registry import Registry
+from autopart.base.arguments import NONE, STRING, check, having, maker, whole
+from autopart.base.errors import PartitionError
+from autopart.base.registry import Registry
 
 
 class WorkerError(PartitionError):

@@ -26,7 +26,7 @@ from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from typing import Any
 
-from autopart.core.arguments import check_fields
+from autopart.base.arguments import check_fields
 from autopart.search.execution.crew import CrewSession, Event
 from autopart.search.execution.executor import WORKERS, Task, WorkerError
 from autopart.search.execution.job_queue import run_chunk, sendable

@@ -30,7 +30,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
-from autopart.core.arguments import NONE, Kind, check_fields
+from autopart.base.arguments import NONE, Kind, check_fields
 from autopart.search.execution.crew import CrewSession, Event
 from autopart.search.execution.executor import WORKERS, Task, WorkerError
 from autopart.search.execution.job_queue import run_chunk, sendable

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from autopart.costmodel.simulator.facts.op_classes import CLASS_NAMES
-from autopart.costmodel.simulator.kernels.kernel_graph import KERNEL
-from autopart.costmodel.simulator.simulator import Simulation
+from autopart.costmodel.compiled.facts.op_classes import CLASS_NAMES
+from autopart.costmodel.compiled.fusion.kernel_graph import KERNEL
+from autopart.costmodel.compiled.simulator import Simulation
 from autopart.search.ilp.sharding_model import Model, PlanCosts
 
 MOVES = "redistributions"

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from autopart.core.kernels import allocating_kernel
+from autopart.base.jit.kernels import allocating_kernel
 from autopart.pairwise import PairwiseProblem
 from autopart.pairwise.ascent import Ascent
 from autopart.pairwise.dual import Messages

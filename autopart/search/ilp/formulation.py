@@ -83,7 +83,7 @@ class Flow:
     def of(nodes: Nodes, statics: LoweringContext, stands: np.ndarray, share: Floats, narrow: np.ndarray) -> Flow:
         """The flow between nodes; `stands` is int64[values] (`PendingWays`), `share` is float64[uses].
 
-        narrow  bool[uses]: the use may be moved as bf16 (`narrow_moves.py`)
+        narrow  bool[uses]: the use may be moved as bf16 (`bf16_collectives.py`)
         """
         program, as_bf16 = nodes.start.program, narrow.tolist()
         by_scope, scope, shares = program.scope_trips.tolist(), statics.places[0].tolist(), share.tolist()

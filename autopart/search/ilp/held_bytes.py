@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from autopart.core.op import TensorType
-from autopart.costmodel.simulator.simulator import Simulation
-from autopart.costmodel.simulator.sizes import padded_elements
+from autopart.costmodel.compiled.simulator import Simulation
+from autopart.costmodel.compiled.sizes import padded_elements
 from autopart.search.ilp.labels import Label, local_dims
 from autopart.search.ilp.nodes import Nodes
 

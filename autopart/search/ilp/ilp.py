@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from autopart.core.arguments import FLAG, check_fields, number, whole
+from autopart.base.arguments import FLAG, check_fields, number, whole
 from autopart.search.ilp.answer_first import Turns
 from autopart.search.ilp.planning import Planner
 from autopart.search.mcts.mcts import MCTS

@@ -20,12 +20,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from autopart.core.kernels import allocating_kernel
+from autopart.base.jit.kernels import allocating_kernel
 from autopart.core.layout import LAST_TILE
 from autopart.core.op import TensorType
+from autopart.costmodel.compiled.links.collective_seconds import collective_s
 from autopart.costmodel.hardware.fabric import ALL_GATHER, ALL_PERMUTE, ALL_REDUCE, ALL_TO_ALL, REDUCE_SCATTER
 from autopart.costmodel.hardware.links import AXIS, SIZE, Links
-from autopart.costmodel.simulator.links.collective_seconds import collective_s
 from autopart.search.ilp.labels import Label, is_pending, local_dims, ways
 from autopart.search.ilp.least_latencies import least_latencies
 

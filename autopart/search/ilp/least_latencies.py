@@ -14,10 +14,10 @@ from functools import lru_cache
 
 import numpy as np
 
+from autopart.costmodel.compiled.links.collective_seconds import collective_s, saved_s
+from autopart.costmodel.compiled.links.redistribution_seconds import group_segments
 from autopart.costmodel.hardware.fabric import ALL_GATHER, ALL_PERMUTE, ALL_REDUCE, ALL_TO_ALL, REDUCE_SCATTER
 from autopart.costmodel.hardware.links import Links
-from autopart.costmodel.simulator.links.collective_seconds import collective_s, saved_s
-from autopart.costmodel.simulator.links.redistribution_seconds import group_segments
 
 FEW_BYTES = 1e-6
 """So few that they take no time."""

@@ -16,6 +16,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from autopart.costmodel.compiled.arrays import ProgramArrays
+from autopart.costmodel.compiled.facts.op_classes import CONV, ELEMENTWISE, FREE, MATMUL, OPAQUE, SLICING, UPDATE
+from autopart.costmodel.compiled.roofline import roofline_s
 from autopart.costmodel.hardware.devices import (
     CONV_SHARE,
     IN_TURN,
@@ -26,9 +29,6 @@ from autopart.costmodel.hardware.devices import (
     Device,
     device_row,
 )
-from autopart.costmodel.simulator.arrays import ProgramArrays
-from autopart.costmodel.simulator.facts.op_classes import CONV, ELEMENTWISE, FREE, MATMUL, OPAQUE, SLICING, UPDATE
-from autopart.costmodel.simulator.kernels.roofline import roofline_s
 from autopart.search.ilp.labels import Label, ways
 from autopart.search.ilp.strategies import OpStrategies
 

@@ -26,9 +26,7 @@ from typing import TYPE_CHECKING, Any
 from autopart.core.mesh import Mesh
 from autopart.core.op import TensorType
 from autopart.core.stretch import Stretch
-from autopart.costmodel.hardware.links import Links, mesh_links
-from autopart.costmodel.lower_for_device import forms_for
-from autopart.costmodel.simulator.links.plan_terms import (
+from autopart.costmodel.compiled.links.plan_terms import (
     DeviceFigures,
     PlanTerms,
     ShapeClass,
@@ -38,8 +36,10 @@ from autopart.costmodel.simulator.links.plan_terms import (
     shape_of,
     terms_seconds,
 )
-from autopart.costmodel.simulator.links.redistribution_costs import plan_cost
-from autopart.costmodel.simulator.links.redistribution_seconds import gathers_combine
+from autopart.costmodel.compiled.links.redistribution_costs import plan_cost
+from autopart.costmodel.compiled.links.redistribution_seconds import gathers_combine
+from autopart.costmodel.hardware.links import Links, mesh_links
+from autopart.costmodel.lower_for_device import forms_for
 from autopart.search.ilp.label_steps import DEF, WAIT
 from autopart.search.ilp.labels import (
     Label,

@@ -21,7 +21,7 @@ import numpy as np
 from autopart.core.loop_nests import ATOMIC
 from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
-from autopart.costmodel.simulator.arrays import ProgramArrays
+from autopart.costmodel.compiled.arrays import ProgramArrays
 from autopart.search.ilp.labels import Label, is_pending, legal_labels
 from autopart.search.ilp.pending_ways import PendingWays, may_go_on
 from autopart.search.ilp.strategies import Fixed, OpStrategies, op_strategies

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autopart.costmodel.simulator.arrays import ProgramArrays
-from autopart.costmodel.simulator.facts.op_classes import CONV
-from autopart.costmodel.simulator.kernels.kernel_graph import KERNEL
-from autopart.costmodel.simulator.kernels.roofline import roofline_s
-from autopart.costmodel.simulator.simulator import Simulation
+from autopart.costmodel.compiled.arrays import ProgramArrays
+from autopart.costmodel.compiled.facts.op_classes import CONV
+from autopart.costmodel.compiled.fusion.kernel_graph import KERNEL
+from autopart.costmodel.compiled.roofline import roofline_s
+from autopart.costmodel.compiled.simulator import Simulation
 from autopart.search.ilp.labels import ways
 from autopart.search.ilp.strategies import OpStrategies
 

@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from autopart.core.errors import MeshError
+from autopart.base.errors import MeshError
+from autopart.costmodel.compiled.simulator import Simulation, Simulator
 from autopart.costmodel.lower_for_device import lower_for_device
-from autopart.costmodel.simulator.simulator import Simulation, Simulator
 from autopart.pairwise import INTERRUPTED, PairwiseProblem, Solution, solve
 from autopart.pairwise.anytime import load_kernels
 from autopart.search.cost import StepSeconds

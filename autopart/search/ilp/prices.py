@@ -29,8 +29,8 @@ import numpy as np
 
 from autopart.core.op import TensorType
 from autopart.core.stretch import Stretch
+from autopart.costmodel.compiled.links.redistribution_seconds import gathers_combine
 from autopart.costmodel.hardware.links import mesh_links
-from autopart.costmodel.simulator.links.redistribution_seconds import gathers_combine
 from autopart.search.ilp.label_steps import DEF, PLAN, USE, WAIT, move_seconds
 from autopart.search.ilp.labels import Label, divides, is_pending, stretches_of
 from autopart.search.ilp.least_latencies import most_saved_s

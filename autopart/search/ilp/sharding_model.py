@@ -16,11 +16,11 @@ from functools import cached_property
 
 import numpy as np
 
+from autopart.costmodel.compiled.arrays import ProgramArrays
+from autopart.costmodel.compiled.links.bf16_collectives import narrow_moves, narrow_uses
+from autopart.costmodel.compiled.program_arrays import program_arrays
+from autopart.costmodel.compiled.simulator import Simulation
 from autopart.costmodel.hardware.devices import Device, device, device_row
-from autopart.costmodel.simulator.arrays import ProgramArrays
-from autopart.costmodel.simulator.links.narrow_moves import narrow_moves, narrow_uses
-from autopart.costmodel.simulator.program_arrays import program_arrays
-from autopart.costmodel.simulator.simulator import Simulation
 from autopart.pairwise import PairwiseProblem
 from autopart.search.evaluator import SearchTask
 from autopart.search.ilp.formulation import Flow, equal_shares, least_shares
@@ -112,7 +112,7 @@ class Model:
     def plan_costs(self, run: Simulation) -> PlanCosts:
         """What strategies cost beside a simulated state, without moves between them.
 
-        Left out is the rounding of arguments before they move as bf16 (`narrow_moves.py`).
+        Left out is the rounding of arguments before they move as bf16 (`bf16_collectives.py`).
         """
         nodes, row = self.nodes, device_row(self.device)
         done, program, sizes = SimulatedWork.of(run), nodes.start.program, nodes.start.mesh.axis_sizes

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from autopart.core.mesh import Mesh
 from autopart.core.op import TensorType
 from autopart.core.stretch import Stretch
-from autopart.costmodel.simulator.links.redistribution_seconds import RedistributionSeconds
+from autopart.costmodel.compiled.links.redistribution_seconds import RedistributionSeconds
 from autopart.search.ilp.labels import Label, distributed_types, in_tiles, stretches_of
 from autopart.spmd.redistribution.stretch_step import stretch_steps, whole_on
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autopart.core.arguments import FLAG, check_fields, number, whole
+from autopart.base.arguments import FLAG, check_fields, number, whole
 from autopart.search.mcts.recombination import Recombination
 from autopart.search.mcts.tree import Tree
 from autopart.search.optimizers.optimizer import register_optimizer

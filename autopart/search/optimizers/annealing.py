@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autopart.core.arguments import check_fields, number, whole
+from autopart.base.arguments import check_fields, number, whole
 from autopart.search.evaluator import draw
 from autopart.search.jobs import Job, State
 from autopart.search.optimizers.optimizer import register_optimizer

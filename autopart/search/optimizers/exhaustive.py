@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from autopart.core.arguments import check_fields, whole
+from autopart.base.arguments import check_fields, whole
 from autopart.search.jobs import Job
 from autopart.search.optimizers.optimizer import register_optimizer
 from autopart.search.problem import Problem

@@ -21,9 +21,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from autopart.core.arguments import STRING, having, maker
-from autopart.core.errors import PartitionError
-from autopart.core.registry import Registry
+from autopart.base.arguments import STRING, having, maker
+from autopart.base.errors import PartitionError
+from autopart.base.registry import Registry
 from autopart.search.problem import Problem
 
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from autopart.core.mesh import Mesh
 from autopart.core.partitioning import Partitioning
+from autopart.costmodel.compiled.links.collective_seconds import collective_seconds
 from autopart.costmodel.hardware.links import Links, mesh_links
-from autopart.costmodel.simulator.links.collective_seconds import collective_seconds
 from autopart.search.space.decisions import Decision
 from autopart.search.space.open_tiles import in_use
 

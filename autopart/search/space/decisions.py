@@ -29,10 +29,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
+from autopart.base.arguments import maker
+from autopart.base.registry import Registry
 from autopart.core.actions import Action
-from autopart.core.arguments import maker
 from autopart.core.partitioning import Partitioning
-from autopart.core.registry import Registry
 from autopart.search.space.facts import ProgramFacts
 
 if TYPE_CHECKING:

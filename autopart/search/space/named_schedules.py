@@ -22,9 +22,9 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
-from autopart.core.arguments import maker
-from autopart.core.errors import MeshError
-from autopart.core.registry import Registry
+from autopart.base.arguments import maker
+from autopart.base.errors import MeshError
+from autopart.base.registry import Registry
 from autopart.search.space.decision_space import DecisionSpace
 from autopart.search.space.decisions import Decision
 

@@ -14,13 +14,13 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from autopart.core.kernels import kernel
+from autopart.base.jit.kernels import kernel
 from autopart.core.layout import LAST_TILE
 from autopart.core.op import OpSpec
 from autopart.core.ops.rule import mappings_of, traits_of
 from autopart.core.ops.traits import Slicing
 from autopart.core.program import ROOT, Program
-from autopart.costmodel.simulator.facts.op_classes import ELEMENTWISE, is_matrix_op, looks_up, matrix_flop, op_class
+from autopart.costmodel.compiled.facts.op_classes import ELEMENTWISE, is_matrix_op, looks_up, matrix_flop, op_class
 from autopart.search.space.next_values import next_values
 
 MIN_SHARE = 1e-3

@@ -12,10 +12,10 @@ import math
 from pathlib import Path
 from typing import Any
 
+from autopart.base.errors import PartitionError
+from autopart.base.user_line import warn
 from autopart.core.actions import Action
-from autopart.core.errors import PartitionError
 from autopart.core.partitioning import Partitioning
-from autopart.core.user_line import warn
 from autopart.search.jobs import Job, Result, State
 from autopart.search.space.decision_space import DecisionSpace
 from autopart.search.space.decisions import Decision

@@ -16,8 +16,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from autopart.core.errors import PartitionWarning
-from autopart.core.user_line import warn
+from autopart.base.errors import PartitionWarning
+from autopart.base.user_line import warn
 from autopart.search.jobs import Job, Result, State
 from autopart.search.storage.sealed_json import SealError, digest_of, seal, unseal
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from autopart.base.errors import BlockedError
 from autopart.core.control_flow import Carry, Loop
-from autopart.core.errors import BlockedError
 from autopart.core.passes.recompute.turns import Turns, is_zero
 from autopart.core.program import Program
 

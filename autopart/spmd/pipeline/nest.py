@@ -20,8 +20,8 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from autopart.base.errors import BlockedError
 from autopart.core.control_flow import Carry, Loop, loop_of, statements
-from autopart.core.errors import BlockedError
 from autopart.core.ops.rule import traits_of
 from autopart.core.ops.traits import Constant, Elementwise, Slicing, View
 from autopart.core.passes.recompute.turns import Turns

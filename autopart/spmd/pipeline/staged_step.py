@@ -20,8 +20,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from autopart.base.errors import ArgumentError
 from autopart.core.control_flow import statements
-from autopart.core.errors import ArgumentError
 from autopart.core.jax_internals import ir, tagged
 from autopart.core.op import TensorType
 from autopart.core.program import Program

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from autopart.core.errors import UnknownNameError, closest
+from autopart.base.errors import UnknownNameError, closest
 from autopart.spmd.redistribution.types import DistributedTypeError
 
 KINDS = ("all_slice", "all_gather", "all_to_all", "all_permute", "reduce_scatter", "all_reduce")

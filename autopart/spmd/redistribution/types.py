@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from autopart.core.errors import PartitionError, closest
+from autopart.base.errors import PartitionError, closest
 from autopart.core.op import REDUCTION_NAMES
 
 

@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from autopart.core.errors import ArgumentError, UnknownNameError, closest
-from autopart.core.name_patterns import matches
+from autopart.base.errors import ArgumentError, UnknownNameError, closest
+from autopart.base.name_patterns import matches
 from autopart.core.op import OpSpec
 from autopart.core.ops.rule import traits_of
 from autopart.core.ops.traits import Convolution, Matmul, Opaque, work

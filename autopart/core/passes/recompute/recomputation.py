@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autopart.core.arguments import TEXT, check_fields, function_of, sequence
+from autopart.base.arguments import TEXT, check_fields, function_of, sequence
 from autopart.core.ops.rule import traits_of
 from autopart.core.ops.traits import work
 from autopart.core.passes.dead_code import DeadCode

@@ -17,8 +17,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from autopart.core.kernels import kernel
+from autopart.base.jit.kernels import kernel
 from autopart.core.program import Program
+from autopart.costmodel.compiled.arena import Empty
 from autopart.costmodel.compiled.layout_assignment.copies import copied_elements
 from autopart.costmodel.compiled.layout_assignment.layout_constraints import (
     ASKED,
@@ -54,7 +55,6 @@ from autopart.costmodel.compiled.tiled_layouts import (
     row_major,
     tile_dims,
 )
-from autopart.costmodel.simulator.room import Empty
 from autopart.spmd.table_gradients import table_gradients
 
 WORTH_TURNING = 0.8

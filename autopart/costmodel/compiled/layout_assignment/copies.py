@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from autopart.core.kernels import kernel
+from autopart.base.jit.kernels import kernel
 from autopart.costmodel.compiled.layout_assignment.layout_constraints import (
     ASKED,
     UNASKED,

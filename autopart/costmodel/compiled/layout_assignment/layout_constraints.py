@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from autopart.core.kernels import kernel
+from autopart.base.jit.kernels import kernel
 from autopart.core.layout import LAST_TILE, action_of
 from autopart.costmodel.compiled.tiled_layouts import placed, row_major, tile_dims, tiled_elements
 

@@ -1,0 +1,1 @@
+"""What every package stands on: errors, registries, units, quoting, checked arguments."""

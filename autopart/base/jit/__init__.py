@@ -1,0 +1,1 @@
+"""Kernels: Numba functions of one signature each, compiled once on a machine."""

@@ -1,0 +1,1 @@
+"""When buffers are made, read last and in whose memory; what lives at each moment."""

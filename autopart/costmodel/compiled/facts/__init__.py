@@ -1,0 +1,1 @@
+"""What is known of ops and values whatever is partitioned."""

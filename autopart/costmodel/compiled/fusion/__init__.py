@@ -1,0 +1,1 @@
+"""Which ops run in one kernel."""

@@ -1,0 +1,1 @@
+"""Seconds of kernels: rooflines over what passes HBM."""

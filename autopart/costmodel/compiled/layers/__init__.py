@@ -1,0 +1,1 @@
+"""When few layers say what all of them take."""

@@ -1,0 +1,1 @@
+"""Seconds of collectives and redistributions on the links."""

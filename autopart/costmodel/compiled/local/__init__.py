@@ -1,0 +1,1 @@
+"""What one device holds and does of each op."""

@@ -1,0 +1,1 @@
+"""Which buffers lie on the chip, and when: XLA's memory space assignment."""

@@ -1,1 +1,0 @@
-"""The simulator: seconds and bytes of a device-local program, by kernels over arrays."""

@@ -1,1 +1,0 @@
-"""Live ranges, peak memory, and what stays on the chip."""

@@ -1,1 +1,0 @@
-"""What redistributions and collectives take, on the links and beside them."""

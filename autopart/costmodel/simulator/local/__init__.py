@@ -1,1 +1,0 @@
-"""What one device holds of a lowered program, and the work of each op there."""
