@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from autopart.costmodel.compiled import room, sizes
+from autopart.costmodel.compiled import arena, sizes
 from autopart.costmodel.compiled.links.known_plans import KnownPlans
 from autopart.costmodel.compiled.links.redistribution_costs import FIGURES, NO_STEPS
 from autopart.costmodel.compiled.simulator import Simulator
@@ -77,8 +77,8 @@ def test_nothing_to_move_asks_for_nothing():
 
 
 def test_arrays_of_the_run_before_change_no_figure(local, monkeypatch):
-    monkeypatch.setattr(room, "LARGE_BYTES", 1)
-    kept = room.Kept()
+    monkeypatch.setattr(arena, "LARGE_BYTES", 1)
+    kept = arena.Kept()
     simulator = Simulator.of(local.program, local.mesh, room=kept)
     for tactics in ((BP, MP, Z3), (), (BP, MP)):
         simulator.run(lower_for_device(decoder_partitioning(*tactics)))
