@@ -1,0 +1,171 @@
+"""Equal blocks that a program has one after the other: layers that nobody wrote as a loop.
+
+    e  n a o +  n m +  n a o +  n m +  n a o +  n m +  l      ops of the program itself, without constants
+       |- block 0 ---| |- block 1 ---| |- block 2 ---|        op j and op j + period are of one kind
+
+    operand of op j            of op j + period
+    what op i makes            what op i + period makes       inside the block, or from the block before
+    %x                         %x                             the same for all blocks
+    what stands before all     other such, of its type        one for each block: its parameters
+
+Blocks begin where least flows from one to the next. What nothing flows between, such as updates of parameters, is no
+row of blocks, nor is what has no product. The search is linear in the program for each of a few periods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from autopart.core.control_flow import statements
+from autopart.core.ops.rule import traits_of
+from autopart.core.ops.traits import work
+from autopart.core.periods import periods
+from autopart.core.program import Program
+from autopart.core.ragged import entries_of
+from autopart.core.repeated_layers import like_specs
+
+LEAST_SHARE = 0.02
+"""Share of a program's products that equal blocks have at least."""
+
+ALMOST = 0.8
+"""Of rows with about as many products, this share of the most or more, those of the shortest blocks are taken."""
+
+ABOUT = 1.05
+"""Places through which up to so many times the least flows are as narrow."""
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """Equal blocks in a row: `ops[b, o]` is the o-th op of block b, constants left out; int32."""
+
+    ops: np.ndarray = field(repr=False)
+
+    @property
+    def start(self) -> int:
+        """The first op of all."""
+        return int(self.ops[0, 0])
+
+    @property
+    def end(self) -> int:
+        """The op behind the last."""
+        return int(self.ops[-1, -1]) + 1
+
+
+def repeated_blocks(program: Program) -> list[Blocks]:
+    """All rows of equal blocks of the program itself, in order; those inside its loops are not looked for."""
+    return _Finder(program).found()
+
+
+class _Finder:
+    """Places are numbers of ops that are neither arguments nor constants, in order."""
+
+    def __init__(self, program: Program):
+        self._program = program
+        counts = np.array([spec.kind not in ("constant", "argument") for spec in program.specs])[program.op_spec]
+        self._ops = np.flatnonzero(counts)
+        self._place = np.full(program.op_count + 1, -1)
+        self._place[self._ops] = np.arange(len(self._ops))
+        self._word = self._words()
+        makes = [work(traits_of(spec), spec) for spec in program.specs]
+        flop = np.array([0.0 if w is None else w.matrix_flop for w in makes])[program.op_spec]
+        self._flop = np.append(0.0, np.cumsum((flop * program.scope_trips[program.op_scope])[self._ops]))
+        starts = [s if isinstance(s, int) else s.op for s in statements(program, 0, program.op_count)]
+        self._may_begin = np.zeros(program.op_count + 1, np.bool_)
+        self._may_begin[starts] = True
+        for barrier in program.barriers:
+            self._may_begin[barrier.start + 1 : barrier.stop] = False
+
+    def _words(self) -> np.ndarray:
+        """uint64: equal for ops that do the same, in loops that turn as often."""
+        program, known = self._program, dict[tuple[int, ...], int]()
+        like, scopes = like_specs(program)[program.op_spec], program.scopes
+        for n, scope in enumerate(scopes):
+            length = 0 if n == 0 else scope.end - scope.start
+            known[n, 0] = hash((scope.kind, scope.trips, length)) & 0x7FFFFFFF
+        of_scope = np.array([known[n, 0] for n in range(len(scopes))], np.uint64)
+        return (like.astype(np.uint64) * np.uint64(2**31) + of_scope[program.op_scope])[self._ops]
+
+    def found(self) -> list[Blocks]:
+        """See `repeated_blocks`."""
+        least = LEAST_SHARE * self._flop[-1]
+        rows = [row for period in periods(self._word) for row in self._rows(period) if self._products(*row) > least]
+        taken = list[tuple[int, int, int]]()
+        while rows:
+            most = max(self._products(*row) for row in rows)
+            start, end, period = min(
+                (row for row in rows if self._products(*row) >= ALMOST * most), key=lambda row: (row[2], row[0])
+            )
+            taken.append((start, end, period))
+            rows = [row for row in rows if row[1] <= start or row[0] >= end]
+        blocks = [self._ops[start:end].reshape(-1, period) for start, end, period in sorted(taken)]
+        return [Blocks(ops.astype(np.int32)) for ops in blocks]
+
+    def _products(self, start: int, end: int, period: int) -> float:
+        return float(self._flop[end] - self._flop[start])
+
+    def _rows(self, period: int) -> Iterator[tuple[int, int, int]]:
+        """(start, end, period) of rows of blocks, cut where least flows."""
+        for start, stop in _stretches(self._word[:-period] == self._word[period:], 0, period):
+            yield from self._alike(start, stop, period)
+
+    def _alike(self, start: int, stop: int, period: int) -> Iterator[tuple[int, int, int]]:
+        """The same of places from `start` that are like those a period later, up to `stop`."""
+        stretches = _stretches(self._corresponds(start, stop, period), start, period)
+        if stretches == [(start, stop)]:
+            row = self._narrowest(start, stop + period, period)
+            if row is not None:
+                yield row
+            return
+        for begin, end in stretches:
+            yield from self._alike(begin, end, period)
+
+    def _corresponds(self, start: int, stop: int, period: int) -> np.ndarray:
+        """bool[stop - start]: what each place reads corresponds to what the one a period later reads."""
+        program, here = self._program, self._ops[start:stop]
+        first, then = (entries_of(program.operand_ptr, ops) for ops in (here, self._ops[start + period : stop + period]))
+        one, other = program.operands[first], program.operands[then]
+        made, made_then = self._place[program.value_op[one]], self._place[program.value_op[other]]
+        result = program.result_ptr[program.value_op[one]] - one == program.result_ptr[program.value_op[other]] - other
+        inside, inside_then = made >= start, made_then >= start
+        is_first = self._place[program.use_op[first]] < start + period
+        legal = np.where(
+            inside,
+            (made_then == made + period) & result,
+            np.where(inside_then, is_first & (made_then < start + period), True)
+            & (program.value_type_id[one] == program.value_type_id[other]),
+        )
+        return np.bincount(program.use_op[first][~legal], minlength=program.op_count)[here] == 0
+
+    def _narrowest(self, start: int, end: int, period: int) -> tuple[int, int, int] | None:
+        """The row among repeating places, as many blocks as begin where least flows; None where nothing flows."""
+        program = self._program
+        uses = entries_of(program.operand_ptr, self._ops[start:end])
+        values, reader = program.operands[uses], self._place[program.use_op[uses]] - start
+        made = self._place[program.value_op[values]] - start
+        inside = (made >= 0) & (made < reader)
+        last = np.zeros(program.value_count, np.int64)
+        np.maximum.at(last, values[inside], reader[inside])
+        values = np.unique(values[inside])
+        made = self._place[program.value_op[values]] - start
+        bytes_ = (program.value_elements * program.element_bytes)[values]
+        change = np.zeros(end - start + 1)
+        np.add.at(change, made + 1, bytes_)
+        np.add.at(change, last[values] + 1, -bytes_)
+        flow, count = np.cumsum(change), (end - start) // period
+        if flow[period : (count - 1) * period + 1].min(initial=np.inf) <= 0:
+            return None
+        wide = flow[period : count * period].reshape(count - 1, period).mean(axis=0)
+        wide[~self._may_begin[self._ops[start : start + period]]] = np.inf
+        narrow = np.flatnonzero(wide <= ABOUT * wide.min())
+        phase = int(min(narrow, key=lambda at: (-((end - start - at) // period), at)))
+        count = (end - start - phase) // period
+        return (start + phase, start + phase + count * period, period) if count > 1 else None
+
+
+def _stretches(holds: np.ndarray, start: int, least: int) -> list[tuple[int, int]]:
+    """[begin, end) of all stretches that hold and are as long as `least`; places count from `start`."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], holds, [False]]).astype(np.int8))).reshape(-1, 2)
+    return [(start + int(a), start + int(b)) for a, b in edges if b - a >= least]

@@ -1,0 +1,197 @@
+"""Layers that a program has one by one, rolled into loops over stacked parameters.
+
+    h1 = layer(h0, w1)                     W = stack(w1, w2, w3)
+    h2 = layer(h1, w2)           ->        for i: h, H[i] = layer(h, W[i])
+    h3 = layer(h2, w3)
+    d2, g3 = layer'(d3, w3, h2)            for i: d, G[2 - i] = layer'(d, W[2 - i], H[2 - i])
+    ...                                    g3 = G[2], ...
+
+Each row of equal blocks (`core/repeated_blocks.py`) becomes a loop. What a block reads of the one before is carried;
+what differs from block to block is stacked, in the order of the row of blocks that was first; what is read behind the
+blocks is stacked where it is made. So a loop over the layers' gradients takes rows of what the loop over layers leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from autopart.core.control_flow import statements
+from autopart.core.jax_internals import ir
+from autopart.core.mlir_values import MlirValues
+from autopart.core.op import splat_value
+from autopart.core.passes.dead_code import DeadCode
+from autopart.core.program import Program
+from autopart.core.ragged import entries_of
+from autopart.core.repeated_blocks import Blocks, repeated_blocks
+from autopart.spmd.program_writer import ProgramWriter
+
+
+def rolled(program: Program) -> Program:
+    """The program with its rows of equal blocks as loops; the program itself where it has none."""
+    rolls = [Roll.of(program, blocks) for blocks in repeated_blocks(program)]
+    return DeadCode().apply(_Rolled(program, rolls).program()) if rolls else program
+
+
+@dataclass(frozen=True, eq=False)
+class Roll:
+    """A row of blocks as a loop; values of the template are those of its first block.
+
+    carried   value of the template -> what the first block reads in its place
+    reads     use of the template -> the value of the template that the block before it has made
+    rows      use of the template -> the values that the blocks read there
+    made      values of the template that are read behind the blocks, each as those of all blocks
+    left      those of which only the last block's is read there
+    """
+
+    blocks: Blocks
+    carried: dict[int, int] = field(default_factory=dict[int, int])
+    reads: dict[int, int] = field(default_factory=dict[int, int])
+    rows: dict[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
+    made: dict[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
+    left: dict[int, int] = field(default_factory=dict[int, int])
+
+    @property
+    def count(self) -> int:
+        """Blocks."""
+        return len(self.blocks.ops)
+
+    @staticmethod
+    def of(program: Program, blocks: Blocks) -> Roll:
+        """What the blocks read, and what is read of them."""
+        roll, ops = Roll(blocks), blocks.ops
+        block = np.full(program.op_count, -1)
+        block[ops] = np.arange(len(ops))[:, None]
+        uses, results = (np.stack([entries_of(of, row) for row in ops]) for of in (program.operand_ptr, program.result_ptr))
+        read, made_in = program.operands[uses], block[program.value_op[program.operands[uses]]]
+        inside, before = (made_in == np.arange(len(ops))[:, None]).all(0), (made_in[1:] >= 0).all(0)
+        of_template = dict(zip(results[1].tolist(), results[0].tolist(), strict=True))
+        of_template |= dict(zip(results[0].tolist(), results[0].tolist(), strict=True))
+        for at in np.flatnonzero(~inside).tolist():
+            use, values = int(uses[0, at]), tuple(read[:, at].tolist())
+            if before[at]:
+                roll.reads[use] = of_template[values[1]]
+                roll.carried[roll.reads[use]] = values[0]
+            elif len(set(values)) > 1 and not _same_constants(program, values):
+                roll.rows[use] = values
+        behind = np.zeros(program.value_count, np.bool_)
+        behind[program.operands[block[program.use_op] < 0]] = True
+        behind[program.outputs] = True
+        for values in results[:, behind[results].any(0)].T.tolist():
+            if behind[values[:-1]].any():
+                roll.made[values[0]] = tuple(values)
+            else:
+                roll.left[values[0]] = values[-1]
+        return roll
+
+
+def _same_constants(program: Program, values: Iterable[int]) -> bool:
+    """Whether all of some values are one constant, written more than once."""
+    ops = program.value_op[[*values]]
+    return program.spec(int(ops[0])).kind == "constant" and len(set(program.op_spec[ops].tolist())) == 1
+
+
+class _Rolled(ProgramWriter):
+    """Emits the program."""
+
+    def __init__(self, program: Program, rolls: Sequence[Roll]):
+        super().__init__(program)
+        self._rolls, self._make = rolls, MlirValues()
+        self._stacks: dict[tuple[int, ...], ir.Value] = {}
+        self._instead: dict[int, ir.Value] = {}
+
+    def main(self) -> None:
+        """See `ProgramWriter.main`."""
+        at = 0
+        for roll in self._rolls:
+            self.range(at, roll.blocks.start)
+            self._loop_of(roll)
+            at = roll.blocks.end
+        self.range(at, self._program.op_count)
+
+    def op(self, op: int) -> None:
+        """See `ProgramWriter.op`."""
+        program, spec = self._program, self._program.spec(op)
+        if spec.kind == "argument":
+            return
+        operands = [self.read(use) for use in range(program.operand_ptr[op], program.operand_ptr[op + 1])]
+        results = self.tagged(op, operands[0]) if spec.kind == "tag" else self.local(op, operands, spec.results).clone()
+        self.values.update(zip(program.results_of(op), results, strict=True))
+
+    def part_of_barrier(self, op: int) -> None:
+        """See `ProgramWriter.part_of_barrier`."""
+        joined = next((parts for parts in self._program.barriers if parts.start == op), None)
+        if joined is not None:
+            self.barrier(joined)
+
+    def read(self, use: int) -> ir.Value:
+        """See `ProgramWriter.read`."""
+        return self._instead[use] if use in self._instead else self._value(int(self._program.operands[use]))
+
+    def _value(self, value: int) -> ir.Value:
+        """A value; constants among blocks are emitted where they are read."""
+        if value not in self.values:
+            self.op(int(self._program.value_op[value]))
+        return self.values[value]
+
+    # ---- a loop
+
+    def _loop_of(self, roll: Roll) -> None:
+        program, make = self._program, self._make
+        backward = any(values[::-1] in self._stacks for values in roll.rows.values())
+        order = -1 if backward else 1
+        stacks = {use: self._stacked(values[::order]) for use, values in roll.rows.items()}
+        zeros = [program.type_of(v) for v in roll.left if v not in roll.carried]
+        late = [value for value in roll.left if value not in roll.carried]
+        initial = [self._value(v) for v in roll.carried.values()]
+        initial += [make.constant(0, t.dtype, t.shape) for t in zeros]
+        for value in roll.made:
+            type_ = program.type_of(value)
+            initial.append(make.constant(0, type_.dtype, (roll.count, *type_.shape)))
+        states = [*roll.carried, *late]
+
+        def turn(number: ir.Value, held: Sequence[ir.Value]) -> Sequence[ir.Value]:
+            row = make.binary("subtract", make.constant(roll.count - 1, "i32"), number) if backward else number
+            of_state = dict(zip(states, held, strict=False))
+            instead, self._instead = self._instead, {use: of_state[value] for use, value in roll.reads.items()}
+            rows = {id(stack): self._row(stack, row) for stack in stacks.values()}
+            self._instead |= {use: rows[id(stack)] for use, stack in stacks.items()}
+            self.range(int(roll.blocks.ops[0, 0]), int(roll.blocks.ops[0, -1]) + 1)
+            self._instead = instead
+            written = [self._written(h, v, row) for h, v in zip(held[len(states) :], roll.made, strict=True)]
+            return [*(self.values[v] for v in states), *written]
+
+        after = self.counted_loop(roll.count, initial, turn)
+        of_state = dict(zip(states, after, strict=False))
+        self.values.update({last: of_state[value] for value, last in roll.left.items()})
+        for values, stack in zip(roll.made.values(), after[len(states) :], strict=True):
+            self._stacks[values[::order]] = stack
+            for number, value in enumerate(values[::order]):
+                shape = program.type_of(value).shape
+                part = make.slice(stack, [number, *[0] * len(shape)], [number + 1, *shape])
+                self.values[value] = make.reshape(part, shape)
+
+    def _stacked(self, values: tuple[int, ...]) -> ir.Value:
+        """[blocks, ...]: values side by side."""
+        if values not in self._stacks:
+            program, make = self._program, self._make
+            type_, known = program.type_of(values[0]), [splat_value(program.spec(int(program.value_op[v]))) for v in values]
+            if not type_.shape and None not in known:
+                stack = make.constant(known, type_.dtype, (len(values),))
+            else:
+                parts = [make.reshape(self._value(v), (1, *type_.shape)) for v in values]
+                stack = make.concatenate(parts, 0)
+            self._stacks[values] = stack
+        return self._stacks[values]
+
+    def _row(self, stack: ir.Value, row: ir.Value) -> ir.Value:
+        make, (_, *shape) = self._make, self._make.type_of(stack).shape
+        starts = [row, *[make.constant(0, "i32") for _ in shape]]
+        return make.reshape(make.dynamic_slice(stack, starts, (1, *shape)), shape)
+
+    def _written(self, stack: ir.Value, value: int, row: ir.Value) -> ir.Value:
+        make, shape = self._make, self._program.type_of(value).shape
+        starts = [row, *[make.constant(0, "i32") for _ in shape]]
+        return make.dynamic_update_slice(stack, make.reshape(self.values[value], (1, *shape)), starts)
