@@ -24,7 +24,7 @@ from autopart.core.mesh import Mesh
 from autopart.core.partitioning import Partitioning
 from autopart.core.passes import Pass
 from autopart.core.program import Program
-from autopart.spmd.pipeline import EXCHANGED, SCHEDULES, STAGES, pipelined
+from autopart.spmd.pipeline import EXCHANGED, SCHEDULES, STAGES, has_layer_loops, pipelined, rolled
 
 _SCHEDULE = Kind(" or ".join(f'"{name}"' for name in SCHEDULES), lambda v: isinstance(v, str) and v in SCHEDULES)
 _INPUTS = mapping(STRING, ANYTHING, "a dict of names to dims, such as {'batch': 0}")
@@ -162,6 +162,15 @@ class Pipelining(Pass):
                 hint='ap.Pipeline(..., inputs={"batch": 0}), with the arguments that are data, and their batch dims',
             )
         return MicrobatchLoop(Microbatch(found, steps), self.context).apply(program)
+
+
+@dataclass(frozen=True)
+class Rolling(Pass):
+    """The pass that comes before all that look at loops: layers that the program has one by one become loops."""
+
+    def apply(self, program: Program) -> Program:
+        """The program with its layers in loops; the same where it has such loops, or no equal layers."""
+        return program if has_layer_loops(program) else rolled(program)
 
 
 def stages_asked(

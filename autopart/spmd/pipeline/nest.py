@@ -110,11 +110,25 @@ def find_nest(program: Program) -> Nest:
 
     Raises `BlockedError` where there is none, or why it cannot be staged.
     """
-    loops = [loop_of(program, op) for op in program.inner_scopes if program.spec(op).kind == "while"]
+    loops = _loops(program)
     found = [nest for loop in loops for nest in _nests(program, loop)]
     if not found:
         raise _without_nest(program, loops)
     return _Placing(max(found, key=lambda nest: _row_bytes(program, nest.forward))).nest
+
+
+def has_layer_loops(program: Program) -> bool:
+    """Whether any loop takes rows of what comes from outside."""
+    return bool(_layer_loops(program, _loops(program)))
+
+
+def _loops(program: Program) -> list[Loop]:
+    return [loop_of(program, op) for op in program.inner_scopes if program.spec(op).kind == "while"]
+
+
+def _layer_loops(program: Program, loops: Sequence[Loop]) -> list[LayerLoop]:
+    both = [layer_loop(program, loop, way) for loop in loops for way in (False, True)]
+    return [found for found in both if found is not None and found.row_reads]
 
 
 def _row_bytes(program: Program, layers: LayerLoop) -> float:
@@ -123,7 +137,7 @@ def _row_bytes(program: Program, layers: LayerLoop) -> float:
 
 def _without_nest(program: Program, loops: Sequence[Loop]) -> BlockedError:
     """What of a nest a program lacks."""
-    roles = [r for loop in loops for way in (False, True) if (r := layer_loop(program, loop, way)) and r.row_reads]
+    roles = _layer_loops(program, loops)
     if not roles:
         return BlockedError(
             "the program has no loop over layers",

@@ -42,6 +42,7 @@ class Roll:
     carried   value of the template -> what the first block reads in its place
     reads     use of the template -> the value of the template that the block before it has made
     rows      use of the template -> the values that the blocks read there
+    entered   carried value of the template -> what the blocks read in its place
     made      values of the template that are read behind the blocks, each as those of all blocks
     left      those of which only the last block's is read there
     """
@@ -50,6 +51,7 @@ class Roll:
     carried: dict[int, int] = field(default_factory=dict[int, int])
     reads: dict[int, int] = field(default_factory=dict[int, int])
     rows: dict[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
+    entered: dict[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
     made: dict[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
     left: dict[int, int] = field(default_factory=dict[int, int])
 
@@ -74,16 +76,18 @@ class Roll:
             if before[at]:
                 roll.reads[use] = of_template[values[1]]
                 roll.carried[roll.reads[use]] = values[0]
+                roll.entered[roll.reads[use]] = values
             elif len(set(values)) > 1 and not _same_constants(program, values):
                 roll.rows[use] = values
         behind = np.zeros(program.value_count, np.bool_)
         behind[program.operands[block[program.use_op] < 0]] = True
         behind[program.outputs] = True
         for values in results[:, behind[results].any(0)].T.tolist():
-            if behind[values[:-1]].any():
-                roll.made[values[0]] = tuple(values)
-            else:
+            is_left = values[0] in roll.carried or not behind[values[:-1]].any()
+            if is_left and behind[values[-1]]:
                 roll.left[values[0]] = values[-1]
+            if behind[values[: -1 if is_left else None]].any():
+                roll.made[values[0]] = tuple(values)
         return roll
 
 
@@ -99,6 +103,7 @@ class _Rolled(ProgramWriter):
     def __init__(self, program: Program, rolls: Sequence[Roll]):
         super().__init__(program)
         self._rolls, self._make = rolls, MlirValues()
+        self._wanted = {rows[::way] for roll in rolls for rows in roll.rows.values() for way in (1, -1)}
         self._stacks: dict[tuple[int, ...], ir.Value] = {}
         self._instead: dict[int, ir.Value] = {}
 
@@ -143,14 +148,11 @@ class _Rolled(ProgramWriter):
         backward = any(values[::-1] in self._stacks for values in roll.rows.values())
         order = -1 if backward else 1
         stacks = {use: self._stacked(values[::order]) for use, values in roll.rows.items()}
-        zeros = [program.type_of(v) for v in roll.left if v not in roll.carried]
         late = [value for value in roll.left if value not in roll.carried]
+        entered = {value: values for value, values in roll.entered.items() if values[::order] in self._wanted}
+        states, stacked = [*roll.carried, *late], [*entered, *roll.made]
         initial = [self._value(v) for v in roll.carried.values()]
-        initial += [make.constant(0, t.dtype, t.shape) for t in zeros]
-        for value in roll.made:
-            type_ = program.type_of(value)
-            initial.append(make.constant(0, type_.dtype, (roll.count, *type_.shape)))
-        states = [*roll.carried, *late]
+        initial += [self._zeros(value) for value in late] + [self._zeros(value, roll.count) for value in stacked]
 
         def turn(number: ir.Value, held: Sequence[ir.Value]) -> Sequence[ir.Value]:
             row = make.binary("subtract", make.constant(roll.count - 1, "i32"), number) if backward else number
@@ -160,18 +162,21 @@ class _Rolled(ProgramWriter):
             self._instead |= {use: rows[id(stack)] for use, stack in stacks.items()}
             self.range(int(roll.blocks.ops[0, 0]), int(roll.blocks.ops[0, -1]) + 1)
             self._instead = instead
-            written = [self._written(h, v, row) for h, v in zip(held[len(states) :], roll.made, strict=True)]
+            rows_made = [*(of_state[v] for v in entered), *(self.values[v] for v in roll.made)]
+            written = [self._written(h, v, row) for h, v in zip(held[len(states) :], rows_made, strict=True)]
             return [*(self.values[v] for v in states), *written]
 
         after = self.counted_loop(roll.count, initial, turn)
         of_state = dict(zip(states, after, strict=False))
-        self.values.update({last: of_state[value] for value, last in roll.left.items()})
-        for values, stack in zip(roll.made.values(), after[len(states) :], strict=True):
+        for values, stack in zip([*entered.values(), *roll.made.values()], after[len(states) :], strict=True):
             self._stacks[values[::order]] = stack
+        for values in roll.made.values():
+            stack = self._stacks[values[::order]]
             for number, value in enumerate(values[::order]):
                 shape = program.type_of(value).shape
                 part = make.slice(stack, [number, *[0] * len(shape)], [number + 1, *shape])
                 self.values[value] = make.reshape(part, shape)
+        self.values.update({last: of_state[value] for value, last in roll.left.items()})
 
     def _stacked(self, values: tuple[int, ...]) -> ir.Value:
         """[blocks, ...]: values side by side."""
@@ -191,7 +196,11 @@ class _Rolled(ProgramWriter):
         starts = [row, *[make.constant(0, "i32") for _ in shape]]
         return make.reshape(make.dynamic_slice(stack, starts, (1, *shape)), shape)
 
-    def _written(self, stack: ir.Value, value: int, row: ir.Value) -> ir.Value:
-        make, shape = self._make, self._program.type_of(value).shape
+    def _written(self, stack: ir.Value, value: ir.Value, row: ir.Value) -> ir.Value:
+        make, shape = self._make, self._make.type_of(value).shape
         starts = [row, *[make.constant(0, "i32") for _ in shape]]
-        return make.dynamic_update_slice(stack, make.reshape(self.values[value], (1, *shape)), starts)
+        return make.dynamic_update_slice(stack, make.reshape(value, (1, *shape)), starts)
+
+    def _zeros(self, value: int, *count: int) -> ir.Value:
+        type_ = self._program.type_of(value)
+        return self._make.constant(0, type_.dtype, (*count, *type_.shape))
