@@ -9,7 +9,7 @@ in which all stages work on a microbatch each (`spmd/pipeline/`). What the tacti
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,8 @@ from autopart.core.actions import Tile
 from autopart.core.arguments import ANYTHING, NONE, STRING, Kind, check_fields, mapping, whole
 from autopart.core.errors import ArgumentError, PartitionError
 from autopart.core.mesh import Mesh
+from autopart.core.ops.rule import traits_of
+from autopart.core.ops.traits import Elementwise, View
 from autopart.core.partitioning import Partitioning
 from autopart.core.passes import Pass
 from autopart.core.program import Program
@@ -87,22 +89,22 @@ class Pipeline:
                 why="a search decides about one program, and this tactic makes another of it",
                 hint="put it into the schedule that ap.jit is given, beside the search",
             )
-        stored = self._stored(partitioning) if self.runs > 1 else []
+        stored = self._stored(partitioning)
         partitioning.apply_all(stored)
         result = ManualPartition({STAGES: 0}, self.axis).act(partitioning, context)
         return TacticResult([*stored, *result.actions], self.report)
 
     def _stored(self, partitioning: Partitioning) -> list[Tile]:
-        """Parameters of which stages have rows that are not next to each other, tiled along their largest other dim.
-
-        So are their gradients where they leave the stages.
+        """Parameters of which a stage has rows that are not next to each other, or that are arguments one by one, tiled
+        along their largest dim but that of the layers. So are their gradients where they leave the stages.
         """
-        program, dims = partitioning.program, dict.fromkeys(partitioning.program.tags[EXCHANGED], 3)
+        program, dims = partitioning.program, dict[int, int]()
         for value in program.tags[STAGES]:
-            while value not in program.argument_place and len(program.operands_of(int(program.value_op[value]))) == 1:
-                [value] = program.operands_of(int(program.value_op[value])).tolist()
-            if value in program.argument_place:
-                dims[value] = 1
+            found = [*_arguments_behind(program, value)]
+            if len(found) > 1 or self.runs > 1:
+                dims |= dict.fromkeys(found, int(len(found) == 1))
+        if dims:
+            dims |= dict.fromkeys(program.tags[EXCHANGED], 3 if self.runs > 1 else 2)
         tiles = list[Tile]()
         for value, first in dims.items():
             shape = program.type_of(value).shape
@@ -116,6 +118,17 @@ class Pipeline:
         """What it says of itself in a report, as plain values."""
         said = {"axis": self.axis, "microbatches": self.microbatches, "schedule": self.schedule, "repeats": self.runs}
         return {"pipeline": said | {"inputs": None if self.inputs is None else plain(self.inputs)}}
+
+
+def _arguments_behind(program: Program, value: int) -> Iterator[int]:
+    """The arguments that a value has the elements of, one by one or side by side."""
+    op = int(program.value_op[value])
+    spec = program.spec(op)
+    if value in program.argument_place:
+        yield value
+    elif spec.kind == "concatenate" or (len(spec.operands) == 1 and isinstance(traits_of(spec), View | Elementwise)):
+        for part in program.operands_of(op).tolist():
+            yield from _arguments_behind(program, part)
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ STAGES = "pipeline stages"
 """The tag of arrays whose first dim is the stages."""
 
 EXCHANGED = "pipeline exchange"
-"""The tag of sums that leave their stages, [stages, runs, layers of a run, ...], where a stage has several runs."""
+"""The tag of sums that leave their stages, [stages, layers of a run, ...] or [stages, runs, layers of a run, ...]."""
 
 FORWARD, BACKWARD, RESIDUAL, KEPT, SUM = "forward", "backward", "residual", "kept", "sum"
 """Kinds of what is carried from tick to tick."""
@@ -99,10 +99,10 @@ class StagedLayers(StagedOps):
 
     def in_order(self, array: ir.Value) -> ir.Value:
         """What `in_stages` makes of a stack, as a stack."""
-        make, shape = self.make, self.make.type_of(array).shape
+        make, shape, array = self.make, self.make.type_of(array).shape, tagged(array, EXCHANGED)
         if self._ticks.repeats == 1:
             return make.reshape(array, (self._nest.layers, *shape[2:]))
-        runs = make.transpose(tagged(array, EXCHANGED), [1, 0, *range(2, len(shape))])
+        runs = make.transpose(array, [1, 0, *range(2, len(shape))])
         return make.reshape(runs, (self._nest.layers, *shape[3:]))
 
     # ---- layers
