@@ -8,6 +8,9 @@
     %x                         %x                             the same for all blocks
     what stands before all     other such, of its type        one for each block: its parameters
 
+The first block may lack sums with what the blocks before have added up: there are none before it. It has what it adds
+in the place of such a sum.
+
 Blocks begin where least flows from one to the next. What nothing flows between, such as updates of parameters, is no
 row of blocks, nor is what has no product. The search is linear in the program for each of a few periods.
 """
@@ -16,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -39,14 +43,19 @@ ABOUT = 1.05
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """Equal blocks in a row: `ops[b, o]` is the o-th op of block b, constants left out; int32."""
+    """Equal blocks in a row: `ops[b, o]` is the o-th op of block b, constants left out, -1 if it lacks the op; int32."""
 
     ops: np.ndarray = field(repr=False)
 
     @property
+    def template(self) -> int:
+        """The number of a block that lacks nothing."""
+        return int((self.ops >= 0).all(1).argmax())
+
+    @property
     def start(self) -> int:
         """The first op of all."""
-        return int(self.ops[0, 0])
+        return int(self.ops[0][self.ops[0] >= 0].min())
 
     @property
     def end(self) -> int:
@@ -91,27 +100,24 @@ class _Finder:
     def found(self) -> list[Blocks]:
         """See `repeated_blocks`."""
         least = LEAST_SHARE * self._flop[-1]
-        rows = [row for period in periods(self._word) for row in self._rows(period) if self._products(*row) > least]
-        taken = list[tuple[int, int, int]]()
+        rows = [row for period in periods(self._word) for row in self._rows(period) if self._products(row) > least]
+        taken = list[Blocks]()
         while rows:
-            most = max(self._products(*row) for row in rows)
-            start, end, period = min(
-                (row for row in rows if self._products(*row) >= ALMOST * most), key=lambda row: (row[2], row[0])
-            )
-            taken.append((start, end, period))
-            rows = [row for row in rows if row[1] <= start or row[0] >= end]
-        blocks = [self._ops[start:end].reshape(-1, period) for start, end, period in sorted(taken)]
-        return [Blocks(ops.astype(np.int32)) for ops in blocks]
+            most = max(self._products(row) for row in rows)
+            best = min((r for r in rows if self._products(r) >= ALMOST * most), key=lambda r: (r.ops.shape[1], r.start))
+            taken.append(best)
+            rows = [row for row in rows if row.end <= best.start or row.start >= best.end]
+        return sorted(taken, key=lambda row: row.start)
 
-    def _products(self, start: int, end: int, period: int) -> float:
-        return float(self._flop[end] - self._flop[start])
+    def _products(self, row: Blocks) -> float:
+        return float(self._flop[self._place[row.ops[-1, -1]] + 1] - self._flop[self._place[row.start]])
 
-    def _rows(self, period: int) -> Iterator[tuple[int, int, int]]:
-        """(start, end, period) of rows of blocks, cut where least flows."""
+    def _rows(self, period: int) -> Iterator[Blocks]:
+        """The rows of blocks of a length, cut where least flows."""
         for start, stop in _stretches(self._word[:-period] == self._word[period:], 0, period):
             yield from self._alike(start, stop, period)
 
-    def _alike(self, start: int, stop: int, period: int) -> Iterator[tuple[int, int, int]]:
+    def _alike(self, start: int, stop: int, period: int) -> Iterator[Blocks]:
         """The same of places from `start` that are like those a period later, up to `stop`."""
         stretches = _stretches(self._corresponds(start, stop, period), start, period)
         if stretches == [(start, stop)]:
@@ -121,6 +127,12 @@ class _Finder:
             return
         for begin, end in stretches:
             yield from self._alike(begin, end, period)
+
+    def _cut(self, start: int, end: int, period: int) -> Blocks:
+        """A row, with a first block that lacks sums if one stands before the others."""
+        blocks = self._ops[start : end - (end - start) % period].reshape(-1, period)
+        first = _Lacking(self._program, self._ops[:start], self._place, self._word, blocks).found()
+        return Blocks((blocks if first is None else np.stack([first, *blocks])).astype(np.int32))
 
     def _corresponds(self, start: int, stop: int, period: int) -> np.ndarray:
         """bool[stop - start]: what each place reads corresponds to what the one a period later reads."""
@@ -139,7 +151,7 @@ class _Finder:
         )
         return np.bincount(program.use_op[first][~legal], minlength=program.op_count)[here] == 0
 
-    def _narrowest(self, start: int, end: int, period: int) -> tuple[int, int, int] | None:
+    def _narrowest(self, start: int, end: int, period: int) -> Blocks | None:
         """The row among repeating places, as many blocks as begin where least flows; None where nothing flows."""
         program = self._program
         uses = entries_of(program.operand_ptr, self._ops[start:end])
@@ -160,9 +172,75 @@ class _Finder:
         wide = flow[period : count * period].reshape(count - 1, period).mean(axis=0)
         wide[~self._may_begin[self._ops[start : start + period]]] = np.inf
         narrow = np.flatnonzero(wide <= ABOUT * wide.min())
-        phase = int(min(narrow, key=lambda at: (-((end - start - at) // period), at)))
-        count = (end - start - phase) // period
-        return (start + phase, start + phase + count * period, period) if count > 1 else None
+        rows = [self._cut(start + int(at), end, period) for at in narrow if end - start - at >= 2 * period]
+        return max(rows, key=lambda row: len(row.ops), default=None)
+
+
+def same_value(program: Program, *values: int) -> bool:
+    """Whether some values are one, or one constant that is written more than once."""
+    ops = program.value_op[[*values]]
+    constant = program.spec(int(ops[0])).kind == "constant"
+    return len(set(values)) == 1 or (constant and len(set(program.op_spec[ops].tolist())) == 1)
+
+
+class _Lacking:
+    """The block before the first of a row, found from its end: what an op reads, what corresponds to it reads too.
+
+    meant   value of the second block -> the value of the block before the first that takes its place
+    """
+
+    def __init__(self, program: Program, ops: np.ndarray, place: np.ndarray, word: np.ndarray, blocks: np.ndarray):
+        self._program, self._ops, self._place, self._word = program, ops, place, word
+        self._first, self._second = blocks[0], blocks[1]
+        self._of_first = dict(zip(*(entries_of(program.result_ptr, row).tolist() for row in blocks[:2]), strict=True))
+        self._inside = set(self._of_first.values())
+        self.meant = dict[int, int]()
+
+    def found(self) -> np.ndarray | None:
+        """int[period]: its ops, -1 for sums that it lacks; None where it lacks anything else."""
+        program, first, found = self._program, len(self._ops), np.full(len(self._second), -1)
+        for one, other in zip(self._first.tolist(), self._second.tolist(), strict=True):
+            for early, late in zip(program.operands_of(one).tolist(), program.operands_of(other).tolist(), strict=True):
+                if late in self._of_first and not self._means(self._of_first[late], early):
+                    return None
+        for at, op in reversed([*enumerate(self._second.tolist())]):
+            values = [self.meant[v] for v in program.results_of(op) if v in self.meant]
+            place = self._place[program.value_op[values[0]]] if values else self._before(first, op)
+            if place < 0 or place >= len(self._ops) or self._word[place] != self._word[self._place[op]]:
+                if program.spec(op).kind != "add" or not values or not self._passes(op, values[0]):
+                    return None
+                continue
+            found[at], first = self._ops[place], min(first, place)
+            if not self._reads_alike(op, int(found[at])):
+                return None
+        members = found[found >= 0]
+        return found if len(members) == len(set(members.tolist())) and len(members) else None
+
+    def _before(self, first: int, op: int) -> int:
+        """The last place before those that are taken with an op of the same kind, within a block's length."""
+        length = len(self._second)
+        alike = np.flatnonzero(self._word[max(0, first - length) : first] == self._word[self._place[op]])
+        return max(0, first - length) + int(alike[-1]) if len(alike) else -1
+
+    def _means(self, value: int, early: int) -> bool:
+        return self.meant.setdefault(value, early) == early
+
+    def _passes(self, op: int, early: int) -> bool:
+        """A sum that is not there is what it adds to the sum of the block before."""
+        added = [v for v in self._program.operands_of(op).tolist() if v not in self._of_first]
+        if len(added) != 1:
+            return False
+        return self._means(added[0], early) if added[0] in self._inside else same_value(self._program, added[0], early)
+
+    def _reads_alike(self, op: int, early: int) -> bool:
+        reads = zip(self._program.operands_of(op).tolist(), self._program.operands_of(early).tolist(), strict=True)
+        return all(self._means(v, e) if v in self._inside else v == e or v not in self._shared for v, e in reads)
+
+    @cached_property
+    def _shared(self) -> set[int]:
+        """What both blocks read alike."""
+        read = [self._program.operands[entries_of(self._program.operand_ptr, ops)] for ops in (self._first, self._second)]
+        return set(read[0][read[0] == read[1]].tolist())
 
 
 def _stretches(holds: np.ndarray, start: int, least: int) -> list[tuple[int, int]]:

@@ -13,7 +13,7 @@ blocks is stacked where it is made. So a loop over the layers' gradients takes r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -25,7 +25,7 @@ from autopart.core.op import splat_value
 from autopart.core.passes.dead_code import DeadCode
 from autopart.core.program import Program
 from autopart.core.ragged import entries_of
-from autopart.core.repeated_blocks import Blocks, repeated_blocks
+from autopart.core.repeated_blocks import Blocks, repeated_blocks, same_value
 from autopart.spmd.program_writer import ProgramWriter
 
 
@@ -37,9 +37,9 @@ def rolled(program: Program) -> Program:
 
 @dataclass(frozen=True, eq=False)
 class Roll:
-    """A row of blocks as a loop; values of the template are those of its first block.
+    """A row of blocks as a loop; -1 stands for what the first block has not.
 
-    carried   value of the template -> what the first block reads in its place
+    carried   value of the template -> what the first block reads in its place; -1: zeros
     reads     use of the template -> the value of the template that the block before it has made
     rows      use of the template -> the values that the blocks read there
     entered   carried value of the template -> what the blocks read in its place
@@ -63,38 +63,44 @@ class Roll:
     @staticmethod
     def of(program: Program, blocks: Blocks) -> Roll:
         """What the blocks read, and what is read of them."""
-        roll, ops = Roll(blocks), blocks.ops
-        block = np.full(program.op_count, -1)
-        block[ops] = np.arange(len(ops))[:, None]
-        uses, results = (np.stack([entries_of(of, row) for row in ops]) for of in (program.operand_ptr, program.result_ptr))
-        read, made_in = program.operands[uses], block[program.value_op[program.operands[uses]]]
-        inside, before = (made_in == np.arange(len(ops))[:, None]).all(0), (made_in[1:] >= 0).all(0)
-        of_template = dict(zip(results[1].tolist(), results[0].tolist(), strict=True))
-        of_template |= dict(zip(results[0].tolist(), results[0].tolist(), strict=True))
+        roll, ops, template = Roll(blocks), blocks.ops, blocks.template
+        numbers = np.arange(len(ops))[:, None]
+        block = np.full(program.op_count + 1, -1)
+        block[ops] = numbers
+        block[-1] = -1
+        uses, results = (_columns(of, ops, template) for of in (program.operand_ptr, program.result_ptr))
+        read = np.where(uses >= 0, program.operands[uses], -1)
+        made_in = np.where(uses >= 0, block[program.value_op[read]], -1)
+        before = (made_in[1:] == numbers[:-1]).all(0)
+        inside = (made_in[template:] == numbers[template:]).all(0)  # what the first block lacks makes zeros no difference
+        of_template = dict(zip(results[-2].tolist(), results[template].tolist(), strict=True))
         for at in np.flatnonzero(~inside).tolist():
-            use, values = int(uses[0, at]), tuple(read[:, at].tolist())
+            use, values = int(uses[template, at]), tuple(read[:, at].tolist())
             if before[at]:
-                roll.reads[use] = of_template[values[1]]
+                roll.reads[use] = of_template[values[-1]]
                 roll.carried[roll.reads[use]] = values[0]
                 roll.entered[roll.reads[use]] = values
-            elif len(set(values)) > 1 and not _same_constants(program, values):
+            elif not same_value(program, *(v for v in values if v >= 0)):
                 roll.rows[use] = values
-        behind = np.zeros(program.value_count, np.bool_)
+        behind = np.zeros(program.value_count + 1, np.bool_)
         behind[program.operands[block[program.use_op] < 0]] = True
         behind[program.outputs] = True
+        behind[-1] = False
         for values in results[:, behind[results].any(0)].T.tolist():
-            is_left = values[0] in roll.carried or not behind[values[:-1]].any()
+            value = values[template]
+            is_left = value in roll.carried or not behind[values[:-1]].any()
             if is_left and behind[values[-1]]:
-                roll.left[values[0]] = values[-1]
+                roll.left[value] = values[-1]
             if behind[values[: -1 if is_left else None]].any():
-                roll.made[values[0]] = tuple(values)
+                roll.made[value] = tuple(values)
         return roll
 
 
-def _same_constants(program: Program, values: Iterable[int]) -> bool:
-    """Whether all of some values are one constant, written more than once."""
-    ops = program.value_op[[*values]]
-    return program.spec(int(ops[0])).kind == "constant" and len(set(program.op_spec[ops].tolist())) == 1
+def _columns(pointer: np.ndarray, ops: np.ndarray, template: int) -> np.ndarray:
+    """[blocks, n]: the entries of all ops of each block, -1 for those of an op that a block lacks."""
+    counts = np.diff(pointer)[ops[template]]
+    within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    return np.where(np.repeat(ops, counts, 1) >= 0, pointer[np.repeat(ops, counts, 1)] + within, -1)
 
 
 class _Rolled(ProgramWriter):
@@ -145,13 +151,17 @@ class _Rolled(ProgramWriter):
 
     def _loop_of(self, roll: Roll) -> None:
         program, make = self._program, self._make
+        members, template = set(roll.blocks.ops.ravel().tolist()), roll.blocks.ops[roll.blocks.template].tolist()
+        for statement in statements(program, roll.blocks.start, template[0]):
+            if (statement if isinstance(statement, int) else statement.op) not in members:
+                self.statement(statement)
         backward = any(values[::-1] in self._stacks for values in roll.rows.values())
         order = -1 if backward else 1
         stacks = {use: self._stacked(values[::order]) for use, values in roll.rows.items()}
         late = [value for value in roll.left if value not in roll.carried]
         entered = {value: values for value, values in roll.entered.items() if values[::order] in self._wanted}
         states, stacked = [*roll.carried, *late], [*entered, *roll.made]
-        initial = [self._value(v) for v in roll.carried.values()]
+        initial = [self._zeros(value) if v < 0 else self._value(v) for value, v in roll.carried.items()]
         initial += [self._zeros(value) for value in late] + [self._zeros(value, roll.count) for value in stacked]
 
         def turn(number: ir.Value, held: Sequence[ir.Value]) -> Sequence[ir.Value]:
@@ -160,7 +170,7 @@ class _Rolled(ProgramWriter):
             instead, self._instead = self._instead, {use: of_state[value] for use, value in roll.reads.items()}
             rows = {id(stack): self._row(stack, row) for stack in stacks.values()}
             self._instead |= {use: rows[id(stack)] for use, stack in stacks.items()}
-            self.range(int(roll.blocks.ops[0, 0]), int(roll.blocks.ops[0, -1]) + 1)
+            self.range(template[0], template[-1] + 1)
             self._instead = instead
             rows_made = [*(of_state[v] for v in entered), *(self.values[v] for v in roll.made)]
             written = [self._written(h, v, row) for h, v in zip(held[len(states) :], rows_made, strict=True)]
@@ -173,7 +183,7 @@ class _Rolled(ProgramWriter):
         for values in roll.made.values():
             stack = self._stacks[values[::order]]
             for number, value in enumerate(values[::order]):
-                shape = program.type_of(value).shape
+                shape = make.type_of(stack).shape[1:]
                 part = make.slice(stack, [number, *[0] * len(shape)], [number + 1, *shape])
                 self.values[value] = make.reshape(part, shape)
         self.values.update({last: of_state[value] for value, last in roll.left.items()})
