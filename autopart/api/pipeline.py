@@ -179,7 +179,9 @@ class Pipelining(Pass):
 
 @dataclass(frozen=True)
 class Rolling(Pass):
-    """The pass that comes before all that look at loops: layers that the program has one by one become loops."""
+    """Layers that the program has one by one become loops, before other passes make the first and the last unlike."""
+
+    before_import = True
 
     def apply(self, program: Program) -> Program:
         """The program with its layers in loops; the same where it has such loops, or no equal layers."""

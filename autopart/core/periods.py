@@ -18,8 +18,10 @@ PERIODS = 12
 _ODD = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9))
 
 
-def periods(words: np.ndarray) -> list[int]:
+def periods(words: np.ndarray, begins: np.ndarray | None = None) -> list[int]:
     """Distances of stretches of uint64[n] that are alike from each other, the shortest first.
+
+    With `begins`, bool[n], of those that begin there.
 
     >>> periods(np.array([1, 2, 3, 4, 5, 1, 2, 3, 4, 5], np.uint64))
     [5]
@@ -29,7 +31,8 @@ def periods(words: np.ndarray) -> list[int]:
         stretch = stretch[:-length] * _ODD[0] + (stretch[length:] ^ np.uint64(length)) * _ODD[1]
         stretch, length = stretch ^ (stretch >> np.uint64(29)), 2 * length
         if length in LENGTHS:
-            order = np.argsort(stretch, kind="stable")
+            at = np.arange(len(stretch)) if begins is None else np.flatnonzero(begins[: len(stretch)])
+            order = at[np.argsort(stretch[at], kind="stable")]
             apart = np.diff(order)[stretch[order][1:] == stretch[order][:-1]]
             distance, count = np.unique(apart, return_counts=True)
             found |= set(distance[np.argsort(-count, kind="stable")[:PERIODS]].tolist())

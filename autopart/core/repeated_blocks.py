@@ -8,8 +8,9 @@
     %x                         %x                             the same for all blocks
     what stands before all     other such, of its type        one for each block: its parameters
 
+Slices of what stands before all may take other places of it in each block: they are such parameters too.
 The first block may lack sums with what the blocks before have added up: there are none before it. It has what it adds
-in the place of such a sum.
+in the place of such a sum. The last block may lack what nobody would read: gradients of data.
 
 Blocks begin where least flows from one to the next. What nothing flows between, such as updates of parameters, is no
 row of blocks, nor is what has no product. The search is linear in the program for each of a few periods.
@@ -40,10 +41,13 @@ ALMOST = 0.8
 ABOUT = 1.05
 """Places through which up to so many times the least flows are as narrow."""
 
+MOST_BETWEEN = 4
+"""Ops that may stand between two of the last block, and are none of its own."""
+
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """Equal blocks in a row: `ops[b, o]` is the o-th op of block b, constants left out, -1 if it lacks the op; int32."""
+    """Equal blocks in a row: int32 `ops[b, o]` is the o-th op of block b, constants left out, or -1 if it lacks that."""
 
     ops: np.ndarray = field(repr=False)
 
@@ -60,7 +64,7 @@ class Blocks:
     @property
     def end(self) -> int:
         """The op behind the last."""
-        return int(self.ops[-1, -1]) + 1
+        return int(self.ops[-1].max()) + 1
 
 
 def repeated_blocks(program: Program) -> list[Blocks]:
@@ -100,30 +104,48 @@ class _Finder:
     def found(self) -> list[Blocks]:
         """See `repeated_blocks`."""
         least = LEAST_SHARE * self._flop[-1]
-        rows = [row for period in periods(self._word) for row in self._rows(period) if self._products(row) > least]
-        taken = list[Blocks]()
+        found = (rows for period in periods(self._word, np.diff(self._flop) > 0) for rows in self._rows(period))
+        rows, taken = [each for each in found if self._products(each[0]) > least], list[list[Blocks]]()
         while rows:
-            most = max(self._products(row) for row in rows)
-            best = min((r for r in rows if self._products(r) >= ALMOST * most), key=lambda r: (r.ops.shape[1], r.start))
+            most = max(self._products(one) for one, *_ in rows)
+            many = [each for each in rows if self._products(each[0]) >= ALMOST * most]
+            best = min(many, key=lambda each: (each[0].ops.shape[1], each[0].start))
             taken.append(best)
-            rows = [row for row in rows if row.end <= best.start or row.start >= best.end]
-        return sorted(taken, key=lambda row: row.start)
+            rows = [e for e in rows if e[0].end <= best[0].start or e[0].start >= best[0].end]
+        block_of, chosen = np.full(self._program.op_count, -1), list[Blocks]()
+        for each in sorted(taken, key=lambda each: each[0].start):
+            chosen.append(min(each, key=lambda row: self._from_others(row, block_of)))
+            ops = chosen[-1].ops
+            block_of[ops] = block_of.max() + 1 + np.arange(len(ops))[:, None]
+        return chosen
+
+    def _from_others(self, row: Blocks, block_of: np.ndarray) -> int:
+        """How much of what the second block reads of earlier rows is of others than that of which it reads most."""
+        program, ops = self._program, row.ops[1][row.ops[1] >= 0]
+        read = np.unique(program.operands[entries_of(program.operand_ptr, ops)])
+        blocks = block_of[program.value_op[read]]
+        counts = np.bincount(blocks[blocks >= 0])
+        return int(counts.sum() - counts.max(initial=0))
 
     def _products(self, row: Blocks) -> float:
-        return float(self._flop[self._place[row.ops[-1, -1]] + 1] - self._flop[self._place[row.start]])
+        return float(self._flop[self._place[row.end - 1] + 1] - self._flop[self._place[row.start]])
 
-    def _rows(self, period: int) -> Iterator[Blocks]:
-        """The rows of blocks of a length, cut where least flows."""
+    def _rows(self, period: int) -> Iterator[list[Blocks]]:
+        """The rows of blocks of a length, each cut where least flows, which may be at several places."""
         for start, stop in _stretches(self._word[:-period] == self._word[period:], 0, period):
             yield from self._alike(start, stop, period)
 
-    def _alike(self, start: int, stop: int, period: int) -> Iterator[Blocks]:
+    def _alike(self, start: int, stop: int, period: int) -> Iterator[list[Blocks]]:
         """The same of places from `start` that are like those a period later, up to `stop`."""
-        stretches = _stretches(self._corresponds(start, stop, period), start, period)
+        made = self._shared(start, stop, period)
+        stretches = (
+            _stretches(self._corresponds(start, stop, period), start, period)
+            if made < 0
+            else [(a, b) for a, b in ((start, made), (made + 1, stop)) if b - a >= period]
+        )
         if stretches == [(start, stop)]:
-            row = self._narrowest(start, stop + period, period)
-            if row is not None:
-                yield row
+            if rows := self._narrowest(start, stop + period, period):
+                yield rows
             return
         for begin, end in stretches:
             yield from self._alike(begin, end, period)
@@ -132,12 +154,46 @@ class _Finder:
         """A row, with a first block that lacks sums if one stands before the others."""
         blocks = self._ops[start : end - (end - start) % period].reshape(-1, period)
         first = _Lacking(self._program, self._ops[:start], self._place, self._word, blocks).found()
-        return Blocks((blocks if first is None else np.stack([first, *blocks])).astype(np.int32))
+        edges = ([] if first is None else [first]), self._last(blocks)
+        return Blocks(np.stack([*edges[0], *blocks, *edges[1]]).astype(np.int32))
+
+    def _last(self, blocks: np.ndarray) -> list[np.ndarray]:
+        """int[period]: the ops behind a row, as far as they are those of one more block; none where most are not."""
+        program, last, at = self._program, blocks[-1], int(self._place[blocks[-1, -1]]) + 1
+        results = [entries_of(program.result_ptr, block).tolist() for block in blocks[-2:]]
+        after, inside, found = dict(zip(*results, strict=True)), set(results[1]), np.full(len(last), -1)
+        for number, op in enumerate(last.tolist()):
+            word, read = self._word[self._place[op]], program.operands_of(op).tolist()
+            for place in range(at, min(at + MOST_BETWEEN, len(self._ops))):
+                here = int(self._ops[place])
+                reads = zip(read, program.operands_of(here).tolist(), strict=False)
+                if self._word[place] == word and all(
+                    after[v] == e if v in after else v not in inside or program.value_op[v] > op for v, e in reads
+                ):
+                    found[number], at = here, place + 1
+                    after |= zip(program.results_of(op), program.results_of(here), strict=True)
+                    break
+        lacks = entries_of(program.result_ptr, blocks[-2][found < 0])
+        pointer, uses = program.users
+        reads = program.use_op[uses[entries_of(pointer, lacks)]]
+        behind = bool((reads > last.max()).any()) or not program.output_place.keys().isdisjoint(lacks.tolist())
+        return [] if behind or 2 * np.count_nonzero(found >= 0) <= len(found) else [found]
+
+    def _shared(self, start: int, stop: int, period: int) -> int:
+        """The last place from `start` on that makes what all blocks read, -1 where none does."""
+        program = self._program
+        one, other = (
+            program.operands[entries_of(program.operand_ptr, self._ops[at : at + stop - start])]
+            for at in (start, start + period)
+        )
+        return max((at for at in self._place[program.value_op[one[one == other]]].tolist() if at >= start), default=-1)
 
     def _corresponds(self, start: int, stop: int, period: int) -> np.ndarray:
         """bool[stop - start]: what each place reads corresponds to what the one a period later reads."""
         program, here = self._program, self._ops[start:stop]
-        first, then = (entries_of(program.operand_ptr, ops) for ops in (here, self._ops[start + period : stop + period]))
+        first, then = (
+            entries_of(program.operand_ptr, ops) for ops in (here, self._ops[start + period : stop + period])
+        )
         one, other = program.operands[first], program.operands[then]
         made, made_then = self._place[program.value_op[one]], self._place[program.value_op[other]]
         result = program.result_ptr[program.value_op[one]] - one == program.result_ptr[program.value_op[other]] - other
@@ -149,10 +205,12 @@ class _Finder:
             np.where(inside_then, is_first & (made_then < start + period), True)
             & (program.value_type_id[one] == program.value_type_id[other]),
         )
+        other_spec = program.op_spec[here] != program.op_spec[self._ops[start + period : stop + period]]
+        legal &= ~(np.repeat(other_spec, np.diff(program.operand_ptr)[here]) & (inside | inside_then))
         return np.bincount(program.use_op[first][~legal], minlength=program.op_count)[here] == 0
 
-    def _narrowest(self, start: int, end: int, period: int) -> Blocks | None:
-        """The row among repeating places, as many blocks as begin where least flows; None where nothing flows."""
+    def _narrowest(self, start: int, end: int, period: int) -> list[Blocks]:
+        """The rows among repeating places, of as many blocks as begin where least flows; none where nothing flows."""
         program = self._program
         uses = entries_of(program.operand_ptr, self._ops[start:end])
         values, reader = program.operands[uses], self._place[program.use_op[uses]] - start
@@ -168,12 +226,13 @@ class _Finder:
         np.add.at(change, last[values] + 1, -bytes_)
         flow, count = np.cumsum(change), (end - start) // period
         if flow[period : (count - 1) * period + 1].min(initial=np.inf) <= 0:
-            return None
-        wide = flow[period : count * period].reshape(count - 1, period).mean(axis=0)
+            return []
+        wide = flow[period : count * period].reshape(count - 1, period).max(axis=0)
         wide[~self._may_begin[self._ops[start : start + period]]] = np.inf
         narrow = np.flatnonzero(wide <= ABOUT * wide.min())
         rows = [self._cut(start + int(at), end, period) for at in narrow if end - start - at >= 2 * period]
-        return max(rows, key=lambda row: len(row.ops), default=None)
+        whole = [(len(row.ops), -np.count_nonzero(row.ops < 0)) for row in rows]
+        return [row for row, has in zip(rows, whole, strict=True) if has == max(whole)]
 
 
 def same_value(program: Program, *values: int) -> bool:
@@ -239,7 +298,9 @@ class _Lacking:
     @cached_property
     def _shared(self) -> set[int]:
         """What both blocks read alike."""
-        read = [self._program.operands[entries_of(self._program.operand_ptr, ops)] for ops in (self._first, self._second)]
+        read = [
+            self._program.operands[entries_of(self._program.operand_ptr, ops)] for ops in (self._first, self._second)
+        ]
         return set(read[0][read[0] == read[1]].tolist())
 
 

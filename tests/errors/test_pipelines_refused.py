@@ -20,10 +20,11 @@ def mlp(h, w):
     return h + jnp.tanh(h @ w["up"]) @ w["down"]
 
 
-def unrolled(p, data, key):
+def unlike(p, data, key):
+    """No two layers are of one width."""
     h = p["table"][data["x"]]
     for n in range(LAYERS):
-        h = mlp(h, jax.tree.map(lambda a, n=n: a[n], p["layers"]))
+        h = mlp(h, {"up": p["layers"]["up"][n, :, : n + 1], "down": p["layers"]["down"][n, : n + 1]})
     return h
 
 
@@ -49,7 +50,7 @@ def handed_on(p, data, key):
 
 STEP = partial(sgd, plain)
 WRONG = {
-    "layers one by one": (partial(sgd, unrolled), {}, "has no loop over layers"),
+    "no equal layers": (partial(sgd, unlike), {}, "has no equal layers"),
     "no gradient": (plain, {}, "no loop over the same layers, from the last to the first"),
     "no microbatches": (STEP, {"microbatches": None}, "is in no loop over microbatches"),
     "a stack that is read": (partial(sgd, stacked), {}, "reduce reads what all layers leave"),

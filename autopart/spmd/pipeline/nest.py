@@ -140,9 +140,9 @@ def _without_nest(program: Program, loops: Sequence[Loop]) -> BlockedError:
     roles = _layer_loops(program, loops)
     if not roles:
         return BlockedError(
-            "the program has no loop over layers",
-            why="stages are runs of equal layers, in a scan that takes a row of each stacked parameter in each turn",
-            hint="jax.lax.scan over the layers (flax: nn.scan)",
+            "the program has no equal layers, neither in a loop nor one after the other",
+            why="stages are runs of layers with the same ops on parameters of the same shapes",
+            hint="microbatches=8 in place of a loop of the model's own over layers that stand one by one",
         )
     op = max(roles, key=lambda layers: _row_bytes(program, layers)).loop.op
     if program.op_scope[op] == ROOT:

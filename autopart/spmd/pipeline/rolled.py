@@ -18,19 +18,20 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from autopart.core.control_flow import statements
+from autopart.core.control_flow import Branches, Loop, statements
 from autopart.core.jax_internals import ir
 from autopart.core.mlir_values import MlirValues
 from autopart.core.op import splat_value
 from autopart.core.passes.dead_code import DeadCode
+from autopart.core.passes.joined_pads import JoinedPads
 from autopart.core.program import Program
-from autopart.core.ragged import entries_of
 from autopart.core.repeated_blocks import Blocks, repeated_blocks, same_value
 from autopart.spmd.program_writer import ProgramWriter
 
 
 def rolled(program: Program) -> Program:
     """The program with its rows of equal blocks as loops; the program itself where it has none."""
+    program = JoinedPads(few=1).apply(program)
     rolls = [Roll.of(program, blocks) for blocks in repeated_blocks(program)]
     return DeadCode().apply(_Rolled(program, rolls).program()) if rolls else program
 
@@ -70,14 +71,16 @@ class Roll:
         block[-1] = -1
         uses, results = (_columns(of, ops, template) for of in (program.operand_ptr, program.result_ptr))
         read = np.where(uses >= 0, program.operands[uses], -1)
-        made_in = np.where(uses >= 0, block[program.value_op[read]], -1)
-        before = (made_in[1:] == numbers[:-1]).all(0)
-        inside = (made_in[template:] == numbers[template:]).all(0)  # what the first block lacks makes zeros no difference
-        of_template = dict(zip(results[-2].tolist(), results[template].tolist(), strict=True))
+        made_in = block[program.value_op[read]]
+        before = ((made_in == numbers - 1) | (uses < 0))[1:].all(0)
+        inside = ((made_in == numbers) | (uses < 0))[template:].all(0)
+        differs = np.zeros(program.op_count + 1, np.bool_)
+        differs[ops[template]] = ((ops >= 0) & (program.op_spec[ops] != program.op_spec[ops[template]])).any(0)
+        inside &= ~differs[program.value_op[read[template]]]
         for at in np.flatnonzero(~inside).tolist():
             use, values = int(uses[template, at]), tuple(read[:, at].tolist())
             if before[at]:
-                roll.reads[use] = of_template[values[-1]]
+                roll.reads[use] = values[template + 1]
                 roll.carried[roll.reads[use]] = values[0]
                 roll.entered[roll.reads[use]] = values
             elif not same_value(program, *(v for v in values if v >= 0)):
@@ -94,6 +97,10 @@ class Roll:
             if behind[values[: -1 if is_left else None]].any():
                 roll.made[value] = tuple(values)
         return roll
+
+
+def _op_of(statement: int | Loop | Branches) -> int:
+    return statement if isinstance(statement, int) else statement.op
 
 
 def _columns(pointer: np.ndarray, ops: np.ndarray, template: int) -> np.ndarray:
@@ -127,6 +134,10 @@ class _Rolled(ProgramWriter):
         program, spec = self._program, self._program.spec(op)
         if spec.kind == "argument":
             return
+        joined = tuple(program.operands_of(op).tolist())
+        if spec.kind == "concatenate" and joined in self._stacks and spec.results[0].shape[0] == len(joined):
+            self.values[program.results_of(op)[0]] = self._make.reshape(self._stacks[joined], spec.results[0].shape)
+            return
         operands = [self.read(use) for use in range(program.operand_ptr[op], program.operand_ptr[op + 1])]
         results = self.tagged(op, operands[0]) if spec.kind == "tag" else self.local(op, operands, spec.results).clone()
         self.values.update(zip(program.results_of(op), results, strict=True))
@@ -142,7 +153,7 @@ class _Rolled(ProgramWriter):
         return self._instead[use] if use in self._instead else self._value(int(self._program.operands[use]))
 
     def _value(self, value: int) -> ir.Value:
-        """A value; constants among blocks are emitted where they are read."""
+        """A value; constants among blocks, and what differs from block to block, are emitted where they are read."""
         if value not in self.values:
             self.op(int(self._program.value_op[value]))
         return self.values[value]
@@ -152,8 +163,10 @@ class _Rolled(ProgramWriter):
     def _loop_of(self, roll: Roll) -> None:
         program, make = self._program, self._make
         members, template = set(roll.blocks.ops.ravel().tolist()), roll.blocks.ops[roll.blocks.template].tolist()
-        for statement in statements(program, roll.blocks.start, template[0]):
-            if (statement if isinstance(statement, int) else statement.op) not in members:
+        between = [s for s in statements(program, roll.blocks.start, roll.blocks.end) if _op_of(s) not in members]
+        behind = int(roll.blocks.ops[-2].max())
+        for statement in between:
+            if _op_of(statement) < template[0]:
                 self.statement(statement)
         backward = any(values[::-1] in self._stacks for values in roll.rows.values())
         order = -1 if backward else 1
@@ -184,22 +197,45 @@ class _Rolled(ProgramWriter):
             stack = self._stacks[values[::order]]
             for number, value in enumerate(values[::order]):
                 shape = make.type_of(stack).shape[1:]
-                part = make.slice(stack, [number, *[0] * len(shape)], [number + 1, *shape])
-                self.values[value] = make.reshape(part, shape)
+                if value >= 0:
+                    part = make.slice(stack, [number, *[0] * len(shape)], [number + 1, *shape])
+                    self.values[value] = make.reshape(part, shape)
         self.values.update({last: of_state[value] for value, last in roll.left.items()})
+        for statement in between:
+            if _op_of(statement) > behind:
+                self.statement(statement)
 
     def _stacked(self, values: tuple[int, ...]) -> ir.Value:
-        """[blocks, ...]: values side by side."""
+        """[blocks, ...]: values side by side; what a block lacks is as in another stack, or as in the next block."""
+        if -1 in values:
+            alike = (known for known in self._stacks if len(known) == len(values))
+            same = lambda known: all(a in (-1, b) for a, b in zip(values, known, strict=True))  # noqa: E731
+            values = next(filter(same, alike), tuple(max(values) if v < 0 else v for v in values))
         if values not in self._stacks:
-            program, make = self._program, self._make
-            type_, known = program.type_of(values[0]), [splat_value(program.spec(int(program.value_op[v]))) for v in values]
-            if not type_.shape and None not in known:
-                stack = make.constant(known, type_.dtype, (len(values),))
-            else:
-                parts = [make.reshape(self._value(v), (1, *type_.shape)) for v in values]
-                stack = make.concatenate(parts, 0)
-            self._stacks[values] = stack
+            self._stacks[values] = self._side_by_side(values)
         return self._stacks[values]
+
+    def _side_by_side(self, values: tuple[int, ...]) -> ir.Value:
+        program, make, type_ = self._program, self._make, self._program.type_of(values[0])
+        known = [splat_value(program.spec(int(program.value_op[v]))) for v in values]
+        if not type_.shape and None not in known:
+            return make.constant(known, type_.dtype, (len(values),))
+        whole = self._sliced(values)
+        if whole is not None:
+            return make.reshape(self._value(whole), (len(values), *type_.shape))
+        return make.concatenate([make.reshape(self._value(v), (1, *type_.shape)) for v in values], 0)
+
+    def _sliced(self, values: tuple[int, ...]) -> int | None:
+        """The array of which values are all rows in order."""
+        program, ops = self._program, self._program.value_op[[*values]].tolist()
+        if any(program.spec(op).kind != "slice" for op in ops):
+            return None
+        arrays = {int(program.operands_of(op)[0]) for op in ops}
+        shape = program.spec(ops[0]).operands[0].shape
+        starts = [program.spec(op).attributes["start_indices"] for op in ops]
+        rows = [(number, *[0] * (len(shape) - 1)) for number in range(len(values))]
+        is_row = program.spec(ops[0]).results[0].shape == (1, *shape[1:]) and shape[0] == len(values)
+        return arrays.pop() if len(arrays) == 1 and is_row and list(map(tuple, starts)) == rows else None
 
     def _row(self, stack: ir.Value, row: ir.Value) -> ir.Value:
         make, (_, *shape) = self._make, self._make.type_of(stack).shape

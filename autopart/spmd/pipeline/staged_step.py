@@ -55,7 +55,8 @@ def _check_numbers(nest: Nest, stages: int, repeats: int) -> None:
         fits = [n for n in range(2, layers + 1) if layers % (n * repeats) == 0]
         raise ArgumentError(
             f"{layers} layers are no {runs} equal runs",
-            why=f"each of {stages} stages has {repeats}" if repeats > 1 else f"the axis has {stages} devices",
+            why=(f"each of {stages} stages has {repeats}" if repeats > 1 else f"the axis has {stages} devices")
+            + _behind(nest),
             hint=f"a number of stages out of {', '.join(map(str, fits[:8]))}" if fits else "fewer repeats",
         )
     if repeats > 1 and nest.microbatches % stages:
@@ -64,6 +65,14 @@ def _check_numbers(nest: Nest, stages: int, repeats: int) -> None:
             why="as many as there are stages go round together",
             hint=f"microbatches={stages * max(1, round(nest.microbatches / stages))}",
         )
+
+
+def _behind(nest: Nest) -> str:
+    """What comes after the last layer, which is no equal one."""
+    program = nest.program
+    readers = [op for carry in nest.forward.states for op in program.readers_of(carry.after)]
+    where = program.where(min(readers)) if readers else ""
+    return f"; behind the last equal layer stands {program.spec(min(readers)).kind} at {where}" if where else ""
 
 
 class _Visit(NamedTuple):
