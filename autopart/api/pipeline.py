@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from autopart.api.microbatch import Microbatch, MicrobatchLoop, plain
 from autopart.api.rewritings import batch_inputs
 from autopart.api.tactic import Tactic, TacticContext, TacticResult
 from autopart.api.tactics import ManualPartition
+from autopart.api.trace import Traced
 from autopart.core.actions import Tile
 from autopart.core.arguments import ANYTHING, NONE, STRING, Kind, check_fields, mapping, whole
 from autopart.core.errors import ArgumentError, PartitionError
@@ -26,7 +27,8 @@ from autopart.core.ops.traits import Elementwise, View
 from autopart.core.partitioning import Partitioning
 from autopart.core.passes import Pass
 from autopart.core.program import Program
-from autopart.spmd.pipeline import EXCHANGED, SCHEDULES, STAGES, has_layer_loops, pipelined, rolled
+from autopart.core.repeated_blocks import repeated_blocks
+from autopart.spmd.pipeline import EXCHANGED, SCHEDULES, STAGES, pipelined, rolled
 
 _SCHEDULE = Kind(" or ".join(f'"{name}"' for name in SCHEDULES), lambda v: isinstance(v, str) and v in SCHEDULES)
 _INPUTS = mapping(STRING, ANYTHING, "a dict of names to dims, such as {'batch': 0}")
@@ -151,6 +153,11 @@ class Pipelining(Pass):
     def __repr__(self) -> str:
         return repr(self.tactic)
 
+    def __str__(self) -> str:
+        """The tactic, as code."""
+        repeats = f", repeats={self.tactic.runs}" if self.tactic.runs > 1 else ""
+        return f'ap.Pipeline("{self.tactic.axis}", schedule="{self.tactic.schedule}"{repeats})'
+
     def apply(self, program: Program) -> Program:
         """The program with its stages."""
         try:
@@ -161,6 +168,14 @@ class Pipelining(Pass):
             )
         except PartitionError as error:
             raise self.context.blamed(error, self.tactic) from None
+
+    def start(self, traced: Traced) -> Traced:
+        """The program in which a search writes stages: with its layers in loops."""
+        if not repeated_blocks(traced.program):
+            return traced
+        rolling, again = Rolling(), traced.again
+        read = traced.read_with(rolling)
+        return read if again is None else replace(read, again=lambda name: again(name, (rolling,)))
 
     def _looped(self, program: Program) -> Program:
         """The program with a loop over microbatches."""
@@ -184,8 +199,8 @@ class Rolling(Pass):
     before_import = True
 
     def apply(self, program: Program) -> Program:
-        """The program with its layers in loops; the same where it has such loops, or no equal layers."""
-        return program if has_layer_loops(program) else rolled(program)
+        """The program with its layers in loops; the same where most of its products are in no equal layers."""
+        return rolled(program)
 
 
 def stages_asked(

@@ -103,6 +103,14 @@ class Traced:
     choices: tuple[PlatformChoice, ...] = field(default=(), repr=False, compare=False)
     passes: tuple[PassReport, ...] = field(default=(), repr=False, compare=False)
     kept_state: Mapping[str, range] = field(default_factory=dict[str, range], repr=False, compare=False)
+    _read_with: dict[Pass, Traced] = field(default_factory=dict["Pass", "Traced"], init=False, repr=False, compare=False)
+
+    def read_with(self, early: Pass) -> Traced:
+        """The program read once more, with a pass before all others; after all others where it comes from a file."""
+        if early not in self._read_with:
+            again = self.again
+            self._read_with[early] = self.after([early]) if again is None else again(self.platform, (early,))
+        return self._read_with[early]
 
     @property
     def closed_over(self) -> tuple[np.ndarray, ...]:
@@ -328,7 +336,10 @@ def _without_sharding(x: Any) -> Any:
 def _lowered(
     fun: Callable, options: Options, traced: jax.stages.Traced, platform: str, early: Sequence[Pass] = ()
 ) -> Traced:
-    """The program of a traced function, lowered for `platform`, with more passes. Raises `ProgramError` where jax cannot."""
+    """The program of a traced function, lowered for `platform`, with passes before all others.
+
+    Raises `ProgramError` where jax cannot lower it.
+    """
     name = getattr(fun, "__name__", repr(fun))
     check_references(name, traced.jaxpr)
     check_closed_over(name, traced)

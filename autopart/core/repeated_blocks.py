@@ -35,6 +35,9 @@ from autopart.core.repeated_layers import like_specs
 LEAST_SHARE = 0.02
 """Share of a program's products that equal blocks have at least."""
 
+MOST = 0.5
+"""Share of them that all rows have: else layers are loops already, or there are none."""
+
 ALMOST = 0.8
 """Of rows with about as many products, this share of the most or more, those of the shortest blocks are taken."""
 
@@ -47,7 +50,7 @@ MOST_BETWEEN = 4
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """Equal blocks in a row: int32 `ops[b, o]` is the o-th op of block b, constants left out, or -1 if it lacks that."""
+    """Equal blocks: int32 `ops[b, o]` is the o-th op of block b, constants left out, or -1 if it lacks that one."""
 
     ops: np.ndarray = field(repr=False)
 
@@ -112,6 +115,8 @@ class _Finder:
             best = min(many, key=lambda each: (each[0].ops.shape[1], each[0].start))
             taken.append(best)
             rows = [e for e in rows if e[0].end <= best[0].start or e[0].start >= best[0].end]
+        if sum(self._products(one) for one, *_ in taken) < MOST * self._flop[-1]:
+            return []
         block_of, chosen = np.full(self._program.op_count, -1), list[Blocks]()
         for each in sorted(taken, key=lambda each: each[0].start):
             chosen.append(min(each, key=lambda row: self._from_others(row, block_of)))

@@ -11,10 +11,9 @@ staged_layers.py  the layers of all stages: rows of parameters, residuals, gradi
 staged_step.py    the step as loops over ticks, as StableHLO
 """
 
-from autopart.spmd.pipeline.nest import has_layer_loops
 from autopart.spmd.pipeline.rolled import rolled
 from autopart.spmd.pipeline.staged_layers import EXCHANGED, STAGES
 from autopart.spmd.pipeline.staged_step import pipelined
 from autopart.spmd.pipeline.ticks import SCHEDULES
 
-__all__ = ["EXCHANGED", "SCHEDULES", "STAGES", "has_layer_loops", "pipelined", "rolled"]
+__all__ = ["EXCHANGED", "SCHEDULES", "STAGES", "pipelined", "rolled"]

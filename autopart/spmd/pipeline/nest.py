@@ -117,11 +117,6 @@ def find_nest(program: Program) -> Nest:
     return _Placing(max(found, key=lambda nest: _row_bytes(program, nest.forward))).nest
 
 
-def has_layer_loops(program: Program) -> bool:
-    """Whether any loop takes rows of what comes from outside."""
-    return bool(_layer_loops(program, _loops(program)))
-
-
 def _loops(program: Program) -> list[Loop]:
     return [loop_of(program, op) for op in program.inner_scopes if program.spec(op).kind == "while"]
 
