@@ -120,8 +120,8 @@ class AutomaticPartition:
                 those longer inside the program, as `ap.Pad` does, with which the named schedules are faster
 
     stages      axes that may become an `ap.Pipeline`, each by itself, or True for all: with the numbers of microbatches
-                and policies above, else a few for each stage; schedules "1f1b", "gpipe" and "circular". Programs without
-                stages are searched as they would be without this, and the best one with stages as long as each of them
+                and policies above, else a few for each stage; in the orders "1f1b", "gpipe" and "circular". Programs
+                without stages are searched as they would be without this, and the best with stages as long as each
 
     With any of the last four, the report says which programs there were, and the notes which one was taken.
 

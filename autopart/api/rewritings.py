@@ -65,6 +65,8 @@ class Rewriting:
     def options(self) -> dict[str, Any]:
         """As options of the command line's search, by which it finds this program or a better one."""
         found: dict[str, Any] = {} if self.pad is None else {"uneven": "pad"}
+        if self.pipeline is not None:
+            found["stages"] = self.pipeline.tactic.axis
         if self.microbatch is not None:
             found["microbatches"] = str(self.microbatch.steps)
         first = self.recompute.policies[0] if self.recompute is not None else None

@@ -103,7 +103,9 @@ class Traced:
     choices: tuple[PlatformChoice, ...] = field(default=(), repr=False, compare=False)
     passes: tuple[PassReport, ...] = field(default=(), repr=False, compare=False)
     kept_state: Mapping[str, range] = field(default_factory=dict[str, range], repr=False, compare=False)
-    _read_with: dict[Pass, Traced] = field(default_factory=dict["Pass", "Traced"], init=False, repr=False, compare=False)
+    _read_with: dict[Pass, Traced] = field(
+        default_factory=dict["Pass", "Traced"], init=False, repr=False, compare=False
+    )
 
     def read_with(self, early: Pass) -> Traced:
         """The program read once more, with a pass before all others; after all others where it comes from a file."""

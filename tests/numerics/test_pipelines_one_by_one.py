@@ -142,7 +142,7 @@ def test_equal_layers_go_through_stages(name, schedule):
     collectives = lowered.program.collectives()
     assert collectives["all_permute"]
     assert not collectives["all_gather"]
-    assert_same(lowered.compile()(*args), step(model, *args))
+    assert_same(lowered.compile()(*args), step(model, *args), 1e-4)
 
 
 def test_parameters_one_by_one_are_stored_in_parts_and_exchanged_once():
