@@ -15,6 +15,7 @@ from typing import Any
 
 from autopart.api.microbatch import Microbatch, MicrobatchLoop, plain
 from autopart.api.rewritings import batch_inputs
+from autopart.api.stages import stage_facts
 from autopart.api.tactic import Tactic, TacticContext, TacticResult
 from autopart.api.tactics import ManualPartition
 from autopart.api.trace import Traced
@@ -28,7 +29,7 @@ from autopart.core.partitioning import Partitioning
 from autopart.core.passes import Pass
 from autopart.core.program import Program
 from autopart.core.repeated_blocks import repeated_blocks
-from autopart.spmd.pipeline import EXCHANGED, SCHEDULES, STAGES, pipelined, rolled
+from autopart.spmd.pipeline import EXCHANGED, RETURNED, SCHEDULES, SENT, STAGES, pipelined, rolled
 
 _SCHEDULE = Kind(" or ".join(f'"{name}"' for name in SCHEDULES), lambda v: isinstance(v, str) and v in SCHEDULES)
 _INPUTS = mapping(STRING, ANYTHING, "a dict of names to dims, such as {'batch': 0}")
@@ -93,8 +94,9 @@ class Pipeline:
             )
         stored = self._stored(partitioning)
         partitioning.apply_all(stored)
-        result = ManualPartition({STAGES: 0}, self.axis).act(partitioning, context)
-        return TacticResult([*stored, *result.actions], self.report)
+        tags = [tag for tag in (STAGES, SENT, RETURNED) if partitioning.program.tags[tag]]
+        result = ManualPartition(dict.fromkeys(tags, 0), self.axis).act(partitioning, context)
+        return TacticResult([*stored, *result.actions], self.report_of(partitioning.program))
 
     def _stored(self, partitioning: Partitioning) -> list[Tile]:
         """Parameters of which a stage has rows that are not next to each other, or that are arguments one by one, tiled
@@ -121,6 +123,11 @@ class Pipeline:
         said = {"axis": self.axis, "microbatches": self.microbatches, "schedule": self.schedule, "repeats": self.runs}
         return {"pipeline": said | {"inputs": None if self.inputs is None else plain(self.inputs)}}
 
+    def report_of(self, program: Program) -> dict[str, Any]:
+        """The same, with what the program with stages says of them."""
+        facts = {"staged": stage_facts(program, self.runs)} if STAGES in program.tags else {}
+        return {"pipeline": self.report["pipeline"] | facts}
+
 
 def _arguments_behind(program: Program, value: int) -> Iterator[int]:
     """The arguments that a value has the elements of, one by one or side by side."""
@@ -139,7 +146,7 @@ class PlannedPipeline(Pipeline):
 
     def act(self, partitioning: Partitioning, context: TacticContext) -> TacticResult:
         """See `Tactic.act`: the program is another already."""
-        return TacticResult([], self.report)
+        return TacticResult([], self.report_of(partitioning.program))
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ staged_step.py    the step as loops over ticks, as StableHLO
 """
 
 from autopart.spmd.pipeline.rolled import rolled
-from autopart.spmd.pipeline.staged_layers import EXCHANGED, STAGES
+from autopart.spmd.pipeline.staged_layers import EXCHANGED, RETURNED, SENT, STAGES
 from autopart.spmd.pipeline.staged_step import pipelined
-from autopart.spmd.pipeline.ticks import SCHEDULES
+from autopart.spmd.pipeline.ticks import SCHEDULES, Ticks
 
-__all__ = ["EXCHANGED", "SCHEDULES", "STAGES", "pipelined", "rolled"]
+__all__ = ["EXCHANGED", "RETURNED", "SCHEDULES", "SENT", "STAGES", "Ticks", "pipelined", "rolled"]

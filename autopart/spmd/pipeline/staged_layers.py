@@ -27,8 +27,14 @@ from autopart.spmd.reductions import added_at
 STAGES = "pipeline stages"
 """The tag of arrays whose first dim is the stages."""
 
+SENT, RETURNED = "pipeline sent", "pipeline returned"
+"""The tags of what stages hand over, forward and backward; their first dim is the stages too."""
+
 EXCHANGED = "pipeline exchange"
 """The tag of sums that leave their stages, [stages, layers of a run, ...] or [stages, runs, layers of a run, ...]."""
+
+TAGS = (STAGES, SENT, RETURNED, EXCHANGED)
+"""All of them."""
 
 FORWARD, BACKWARD, RESIDUAL, KEPT, SUM = "forward", "backward", "residual", "kept", "sum"
 """Kinds of what is carried from tick to tick."""
