@@ -28,15 +28,6 @@ def unlike(p, data, key):
     return h
 
 
-def stacked(p, data, key):
-    def layer(h, w):
-        h = mlp(h, w)
-        return h, (h * h).mean((1, 2))
-
-    h, sizes = lax.scan(layer, p["table"][data["x"]], p["layers"])
-    return h + sizes.sum(0)[:, None, None]
-
-
 def handed_on(p, data, key):
     """A running mean of gradients, from microbatch to microbatch."""
     parts = jax.tree.map(lambda a: a.reshape(8, 2, -1), data)
@@ -53,7 +44,6 @@ WRONG = {
     "no equal layers": (partial(sgd, unlike), {}, "has no equal layers"),
     "no gradient": (plain, {}, "no loop over the same layers, from the last to the first"),
     "no microbatches": (STEP, {"microbatches": None}, "is in no loop over microbatches"),
-    "a stack that is read": (partial(sgd, stacked), {}, "reduce reads what all layers leave"),
     "more than a sum": (handed_on, {"microbatches": None}, "is handed from microbatch to microbatch, and is no sum"),
     "runs": (STEP, {"schedule": "circular", "repeats": 4}, "8 layers are no 16 equal runs"),
     "groups": (STEP, {"schedule": "circular", "microbatches": 2}, "2 microbatches are no groups of 4"),

@@ -173,6 +173,7 @@ class _Placing:
         self._of_op = {op: start for start, end in self._end.items() for op in range(start, end)}
         self._adding = set[int]()
         self._place = dict[int, str]()
+        nest.forward = self._with_side_outputs(nest.forward, nest.backward)
         self._carries()
         self._classify()
         nest.forward, nest.backward = self._with_own_rows(nest.forward), self._with_own_rows(nest.backward)
@@ -278,19 +279,19 @@ class _Placing:
         others = [value for op, value in reads.items() if op not in rows]
         return replace(loop, row_reads=rows, outside=tuple(dict.fromkeys([*loop.outside, *others])))
 
+    def _with_side_outputs(self, loop: LayerLoop, backward: LayerLoop) -> LayerLoop:
+        """Stacks that others than the backward loop read go along with the stream: each stage adds its layers' rows."""
+        program, rows = self._program, backward.row_reads
+        aside = [
+            stack
+            for stack in loop.stacks
+            if any(program.use_op[use] not in rows for use in users_of(program, stack.carry.after))
+        ]
+        kept = tuple(stack for stack in loop.stacks if stack not in aside)
+        return replace(loop, stacks=kept, states=(*loop.states, *(stack.carry for stack in aside)))
+
     def _check_stacks(self) -> None:
         nest, program = self.nest, self._program
-        for stack in nest.forward.stacks:
-            for use in users_of(program, stack.carry.after):
-                op = int(program.use_op[use])
-                if nest.backward.row_reads.get(op) != stack.carry.after:
-                    raise blocked(
-                        program,
-                        op,
-                        f"{program.spec(op).kind} reads what all layers leave, {program.type_of(stack.carry.after)}",
-                        why="each stage leaves its layers' part at another time",
-                        hint="add it up from layer to layer in what the scan carries",
-                    )
         stacks = {stack.carry.after for stack in nest.backward.stacks}
         for start, place in self._place.items():
             if place == AFTER and not stacks.isdisjoint(self._reads(start)):
