@@ -15,7 +15,7 @@ from typing import Any
 
 from autopart.api.microbatch import Microbatch, MicrobatchLoop, plain
 from autopart.api.rewritings import batch_inputs
-from autopart.api.stages import stage_facts
+from autopart.api.stages import Stages, layers_of, stage_facts
 from autopart.api.tactic import Tactic, TacticContext, TacticResult
 from autopart.api.tactics import ManualPartition
 from autopart.api.trace import Traced
@@ -99,13 +99,14 @@ class Pipeline:
         return TacticResult([*stored, *result.actions], self.report_of(partitioning.program))
 
     def _stored(self, partitioning: Partitioning) -> list[Tile]:
-        """Parameters of which a stage has rows that are not next to each other, or that are arguments one by one, tiled
-        along their largest dim but that of the layers. So are their gradients where they leave the stages.
+        """Parameters of which a stage has rows that are not next to each other, that are arguments one by one, or of
+        which there are not as many for all stages, tiled along their largest dim but that of the layers. So are their
+        gradients where they leave the stages.
         """
         program, dims = partitioning.program, dict[int, int]()
         for value in program.tags[STAGES]:
             found = [*_arguments_behind(program, value)]
-            if len(found) > 1 or self.runs > 1:
+            if len(found) > 1 or self.runs > 1 or layers_of(program, value) % partitioning.mesh.shape[self.axis]:
                 dims |= dict.fromkeys(found, int(len(found) == 1))
         if dims:
             dims |= dict.fromkeys(program.tags[EXCHANGED], 3 if self.runs > 1 else 2)
@@ -135,7 +136,9 @@ def _arguments_behind(program: Program, value: int) -> Iterator[int]:
     spec = program.spec(op)
     if value in program.argument_place:
         yield value
-    elif spec.kind == "concatenate" or (len(spec.operands) == 1 and isinstance(traits_of(spec), View | Elementwise)):
+    elif spec.kind in ("concatenate", "pad") or (
+        len(spec.operands) == 1 and isinstance(traits_of(spec), View | Elementwise)
+    ):
         for part in program.operands_of(op).tolist():
             yield from _arguments_behind(program, part)
 
@@ -175,6 +178,11 @@ class Pipelining(Pass):
             )
         except PartitionError as error:
             raise self.context.blamed(error, self.tactic) from None
+
+    def remarks(self, program: Program, made: Program) -> tuple[str, ...]:
+        """See `Pass.remarks`: what idle ticks and uneven stages cost."""
+        said = Stages.of(self.tactic.report_of(made)["pipeline"])
+        return () if said is None else said.remarks()
 
     def start(self, traced: Traced) -> Traced:
         """The program in which a search writes stages: with its layers in loops."""

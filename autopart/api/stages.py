@@ -60,13 +60,29 @@ class Stages:
     @property
     def stage_of(self) -> tuple[int, ...]:
         """The stage of each layer."""
-        length = self.layers // (self.stages * self.repeats)
-        return tuple(layer // length % self.stages for layer in range(self.layers))
+        return tuple(layer // self.length % self.stages for layer in range(self.layers))
+
+    @property
+    def length(self) -> int:
+        """Layers of a run; the last run, and those before it, may have fewer."""
+        return -(-self.layers // (self.stages * self.repeats))
 
     @property
     def idle(self) -> float:
         """Share of the ticks in which a stage has no microbatch."""
         return (self.stages - 1) / self.ticks.kind_ticks
+
+    def remarks(self) -> tuple[str, ...]:
+        """What is to be said of it: few microbatches, and stages that are not full."""
+        found, full = list[str](), self.length * self.stages * self.repeats
+        if self.microbatches < self.stages:
+            few = f"{self.microbatches} microbatches are fewer than {self.stages} stages"
+            found.append(f"{few}: {self.idle:.0%} of the time idle")
+        if full > self.layers:
+            divide = [n for n in range(2, self.layers + 1) if self.layers % (n * self.repeats) == 0]
+            longest = f"{self.layers} layers take as long as {full}, since the longest run has {self.length}"
+            found.append(f"{longest}; stages that divide them: {', '.join(map(str, divide)) or 'none'}")
+        return tuple(found)
 
     def work(self, stage: int) -> list[tuple[int, str, int, int]]:
         """(tick, "F" or "B", microbatch, run of layers) of all that a stage does, in order."""
@@ -93,15 +109,16 @@ class Stages:
 
     def layers_of(self, stage: int) -> str:
         """The layers of a stage, in words."""
-        mine = [layer for layer, of in enumerate(self.stage_of) if of == stage]
-        length = len(mine) // self.repeats
-        runs = [mine[n : n + length] for n in range(0, len(mine), length)]
-        return "layers " + ", ".join(f"{run[0]}-{run[-1]}" if length > 1 else str(run[0]) for run in runs)
+        starts = range(stage * self.length, self.layers, self.stages * self.length)
+        runs = [(start, min(start + self.length, self.layers) - 1) for start in starts]
+        if not runs:
+            return "no layer"
+        return "layers " + ", ".join(f"{first}-{last}" if last > first else str(first) for first, last in runs)
 
     @property
     def title(self) -> str:
         """In one line."""
-        each = self.layers // self.stages
+        each = self.length * self.repeats
         return (
             f"{self.schedule} along {self.axis}: {self.stages} stages of {each} {'layers' if each > 1 else 'layer'}, "
             f"{self.microbatches} microbatches, {self.idle:.0%} of the time idle"
@@ -140,15 +157,26 @@ def _cell(microbatch: int | None, kind: str) -> str:
 
 def stage_facts(program: Program, repeats: int) -> dict[str, Any]:
     """Stages, layers, microbatches and what is handed over, as the tags of a program with stages say."""
-    rows = [v for v in program.tags[STAGES] if program.op_scope[program.value_op[v]] == ROOT]
-    stages, *runs = program.type_of(rows[0]).shape[: 1 + (repeats > 1) + 1]
-    layers = stages * (runs[0] * runs[1] if repeats > 1 else runs[0])
+    first = next(v for v in program.tags[STAGES] if program.op_scope[program.value_op[v]] == ROOT)
+    stages = program.type_of(first).shape[0]
     scopes = {int(program.op_scope[program.value_op[v]]) for v in program.tags[SENT]}
     ticks = sum(program.scopes[scope].trips for scope in scopes)
     return {
-        "stages": stages, "layers": layers, "microbatches": (ticks - stages + 1) // repeats,
+        "stages": stages, "layers": layers_of(program, first), "microbatches": (ticks - stages + 1) // repeats,
         "sent": _handed_over(program, program.tags[SENT]), "returned": _handed_over(program, program.tags[RETURNED]),
     }  # fmt: skip
+
+
+def layers_of(program: Program, rows: int) -> int:
+    """How many layers there are rows of in an array of all stages, without those that only fill the last ones."""
+    op = int(program.value_op[rows])
+    while program.spec(op).kind in ("tag", "transpose", "reshape"):
+        value = int(program.operands_of(op)[0])
+        rows, before, op = value, rows, int(program.value_op[value])
+        if len(program.type_of(rows).shape) < len(program.type_of(before).shape):
+            break
+    padded = program.spec(op).kind == "pad"
+    return program.type_of(int(program.operands_of(op)[0]) if padded else rows).shape[0]
 
 
 def _handed_over(program: Program, values: Sequence[int]) -> list[str]:

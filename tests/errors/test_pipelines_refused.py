@@ -45,7 +45,7 @@ WRONG = {
     "no gradient": (plain, {}, "no loop over the same layers, from the last to the first"),
     "no microbatches": (STEP, {"microbatches": None}, "is in no loop over microbatches"),
     "more than a sum": (handed_on, {"microbatches": None}, "is handed from microbatch to microbatch, and is no sum"),
-    "runs": (STEP, {"schedule": "circular", "repeats": 4}, "8 layers are no 16 equal runs"),
+    "runs": (STEP, {"schedule": "circular", "repeats": 4}, "8 layers are fewer than 16 runs"),
     "groups": (STEP, {"schedule": "circular", "microbatches": 2}, "2 microbatches are no groups of 4"),
     "rows": (STEP, {"microbatches": 3}, "into 3 microbatches"),
 }

@@ -52,10 +52,10 @@ def pipelined(program: Program, stages: int, schedule: str, repeats: int = 1) ->
 
 def _check_numbers(nest: Nest, stages: int, repeats: int) -> None:
     runs, layers = stages * repeats, nest.layers
-    if layers % runs:
+    if layers < runs:
         fits = [n for n in range(2, layers + 1) if layers % (n * repeats) == 0]
         raise ArgumentError(
-            f"{layers} layers are no {runs} equal runs",
+            f"{layers} layers are fewer than {runs} runs",
             why=(f"each of {stages} stages has {repeats}" if repeats > 1 else f"the axis has {stages} devices")
             + _behind(nest),
             hint=f"a number of stages out of {', '.join(map(str, fits[:8]))}" if fits else "fewer repeats",
