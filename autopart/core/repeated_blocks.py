@@ -25,6 +25,7 @@ from functools import cached_property
 import numpy as np
 
 from autopart.core.control_flow import statements
+from autopart.core.op import OpSpec
 from autopart.core.ops.rule import traits_of
 from autopart.core.ops.traits import work
 from autopart.core.periods import periods
@@ -80,7 +81,9 @@ class _Finder:
 
     def __init__(self, program: Program):
         self._program = program
-        counts = np.array([spec.kind not in ("constant", "argument") for spec in program.specs])[program.op_spec]
+        counts = np.array([spec.kind != "argument" and not is_made_of_nothing(spec) for spec in program.specs])[
+            program.op_spec
+        ]
         self._ops = np.flatnonzero(counts)
         self._place = np.full(program.op_count + 1, -1)
         self._place[self._ops] = np.arange(len(self._ops))
@@ -240,10 +243,15 @@ class _Finder:
         return [row for row, has in zip(rows, whole, strict=True) if has == max(whole)]
 
 
+def is_made_of_nothing(spec: OpSpec) -> bool:
+    """Whether an op is a constant or counts, so that a program has one of its own for each reader."""
+    return spec.kind in ("constant", "iota")
+
+
 def same_value(program: Program, *values: int) -> bool:
     """Whether some values are one, or one constant that is written more than once."""
     ops = program.value_op[[*values]]
-    constant = program.spec(int(ops[0])).kind == "constant"
+    constant = is_made_of_nothing(program.spec(int(ops[0])))
     return len(set(values)) == 1 or (constant and len(set(program.op_spec[ops].tolist())) == 1)
 
 
