@@ -48,9 +48,11 @@ class Stages:
         staged: Mapping[str, Any] = said.get("staged") or {}
         if not staged:
             return None
-        same = {name: said[name] for name in ("axis", "schedule", "repeats")}
-        numbers = {name: int(staged[name]) for name in ("stages", "microbatches", "layers")}
-        return Stages(**same, **numbers, sent=tuple(staged["sent"]), returned=tuple(staged["returned"]))
+        return Stages(
+            axis=said["axis"], stages=staged["stages"], schedule=said["schedule"], repeats=said["repeats"],
+            microbatches=staged["microbatches"], layers=staged["layers"], sent=tuple(staged["sent"]),
+            returned=tuple(staged["returned"]),
+        )  # fmt: skip
 
     @property
     def ticks(self) -> Ticks:

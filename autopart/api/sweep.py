@@ -128,8 +128,8 @@ def sweep(
         for of_kind in _with_one_program(found, schedule):
             told, kind = tokens(cast(int, batch)) if callable(tokens) else tokens, of_kind[0].device
             known = {"batch_size": batch, "price": None if price is None or kind is None else price.get(kind)}
-            passes = [*jit_options.get("passes", ()), *passes_asked(schedule, of_kind)]
-            function = any_jit(fun, of_kind[0], cast("Sequence[Any]", given), **{**jit_options, "passes": passes})
+            asked = {**jit_options, "passes": [*jit_options.get("passes", ()), *passes_asked(schedule, of_kind)]}
+            function = any_jit(fun, of_kind[0], cast("Sequence[Any]", given), **cast("dict[str, Any]", asked))
             swept = _swept(function, cast("Sequence[Any]", given), of_kind, schedule, search, meshes is None, told)
             same |= {row.mesh: replace(row, **known) for row in swept}
         rows += [same[mesh] for mesh in found]

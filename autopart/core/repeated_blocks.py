@@ -277,7 +277,7 @@ class _Lacking:
                     return None
         for at, op in reversed([*enumerate(self._second.tolist())]):
             values = [self.meant[v] for v in program.results_of(op) if v in self.meant]
-            place = self._place[program.value_op[values[0]]] if values else self._before(first, op)
+            place = int(self._place[program.value_op[values[0]]]) if values else self._before(first, op)
             if place < 0 or place >= len(self._ops) or self._word[place] != self._word[self._place[op]]:
                 if program.spec(op).kind != "add" or not values or not self._passes(op, values[0]):
                     return None

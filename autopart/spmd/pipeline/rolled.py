@@ -31,8 +31,10 @@ from autopart.spmd.program_writer import ProgramWriter
 
 def rolled(program: Program) -> Program:
     """The program with its rows of equal blocks as loops; the program itself where it has none."""
+    if program.manual.names:
+        return program
     program = JoinedPads(few=1).apply(program)
-    rolls = [Roll.of(program, blocks) for blocks in repeated_blocks(program)]
+    rolls = [roll for blocks in repeated_blocks(program) if (roll := Roll.of(program, blocks)) is not None]
     return DeadCode().apply(_Rolled(program, rolls).program()) if rolls else program
 
 
@@ -62,8 +64,8 @@ class Roll:
         return len(self.blocks.ops)
 
     @staticmethod
-    def of(program: Program, blocks: Blocks) -> Roll:
-        """What the blocks read, and what is read of them."""
+    def of(program: Program, blocks: Blocks) -> Roll | None:
+        """What the blocks read, and what is read of them; None where blocks make what another should be given."""
         roll, ops, template = Roll(blocks), blocks.ops, blocks.template
         numbers = np.arange(len(ops))[:, None]
         block = np.full(program.op_count + 1, -1)
@@ -75,7 +77,8 @@ class Roll:
         before = ((made_in == numbers - 1) | (uses < 0))[1:].all(0)
         inside = ((made_in == numbers) | (uses < 0))[template:].all(0)
         differs = np.zeros(program.op_count + 1, np.bool_)
-        differs[ops[template]] = ((ops >= 0) & (program.op_spec[ops] != program.op_spec[ops[template]])).any(0)
+        differs[ops] = ((ops >= 0) & (program.op_spec[ops] != program.op_spec[ops[template]])).any(0)
+        differs[-1] = False
         inside &= ~differs[program.value_op[read[template]]]
         for at in np.flatnonzero(~inside).tolist():
             use, values = int(uses[template, at]), tuple(read[:, at].tolist())
@@ -83,6 +86,8 @@ class Roll:
                 roll.reads[use] = values[template + 1]
                 roll.carried[roll.reads[use]] = values[0]
                 roll.entered[roll.reads[use]] = values
+            elif ((made_in[:, at] >= 0) & ~differs[program.value_op[read[:, at]]]).any():
+                return None
             elif not same_value(program, *(v for v in values if v >= 0)):
                 roll.rows[use] = values
         behind = np.zeros(program.value_count + 1, np.bool_)
