@@ -36,7 +36,7 @@ def staged_programs(
     """The programs with stages along each axis that may have them, priced; without an axis on which none can be."""
     tried = list[Tried]()
     for axis in search.axes_of(mesh) if search.stages is True else search.stages or ():
-        stages = mesh.shape[axis]
+        stages = mesh.axis_sizes[mesh.index(axis)]
         numbers = [m for m in search.microbatch if m > 1] or [stages * m for m in MICROBATCHES]
         if stages > 1:
             tried += _along(axis, stages, numbers, batch_inputs(program, numbers), search, price)
