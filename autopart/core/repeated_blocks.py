@@ -237,7 +237,7 @@ class _Finder:
             return []
         wide = flow[period : count * period].reshape(count - 1, period).max(axis=0)
         wide[~self._may_begin[self._ops[start : start + period]]] = np.inf
-        narrow = np.flatnonzero(wide <= ABOUT * wide.min())
+        narrow = np.flatnonzero(np.isfinite(wide) & (wide <= ABOUT * wide.min()))
         rows = [self._cut(start + int(at), end, period) for at in narrow if end - start - at >= 2 * period]
         whole = [(len(row.ops), -np.count_nonzero(row.ops < 0)) for row in rows]
         return [row for row, has in zip(rows, whole, strict=True) if has == max(whole)]
