@@ -112,3 +112,11 @@ def test_a_sweep_has_as_many_stages_as_each_mesh_has_devices_on_the_axis():
         step, ap.Mesh({"pipe": 2, "data": 4}, device="h100"), [ap.Pipeline("pipe", 8, {"x": 0, "y": 0}, "1f1b")]
     )
     assert swept.rows[2].step_s <= by_hand.lower(*shapes(512, 4096)).estimate.step_s
+
+
+def test_named_schedules_see_parameters_that_are_stacked_for_stages():
+    mesh = ap.Mesh({"pipe": 2, "data": 2, "model": 2}, device="h100")
+    tactics = [ap.Pipeline("pipe", 4, {"x": 0, "y": 0}), ap.Parallelism("DP(data)+Megatron(model)")]
+    specs = ap.jit(one_by_one, mesh, tactics).lower(*shapes(512, 4096, stacked=False)).metadata.in_specs
+    assert "model" in specs["params/layers/3/up"][1]
+    assert "model" in specs["params/layers/3/down"][0]
