@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from autopart.api.pad_tactic import PaddingAsked, pads
-from autopart.api.pipeline import stages_asked
+from autopart.api.pipeline import Pipeline, Rolling, stages_asked
 from autopart.api.tactic import RewritesProgram, Tactic, TacticContext
 from autopart.api.tactics import ManualPartition
 from autopart.base.errors import ArgumentError
@@ -27,7 +27,9 @@ def passes_asked(schedule: Sequence[Tactic], meshes: Sequence[Mesh]) -> tuple[Pa
                 error = ArgumentError(f"a schedule has one ap.{type(tactic).__name__}", why="an earlier tactic is one")
                 raise context.blamed(error, tactic)
             passes[type(tactic)] = tactic.program_pass(context)
-    return (*_padding(schedule, contexts, meshes), *passes.values(), *stages_asked(schedule, contexts, meshes))
+    rolling = (Rolling(),) if any(isinstance(tactic, Pipeline) for tactic in schedule) else ()
+    stages = stages_asked(schedule, contexts, meshes)
+    return (*_padding(schedule, contexts, meshes), *rolling, *passes.values(), *stages)
 
 
 def _padding(schedule: Sequence[Tactic], contexts: Sequence[TacticContext], meshes: Sequence[Mesh]) -> tuple[Pass, ...]:

@@ -83,6 +83,7 @@ _FIELDS = {
     "microbatch": sequence(whole(1, 2**20), "a list of numbers of microbatches, such as (1, 2, 4)"),
     "recompute": FLAG | sequence(KEEP_ONE, 'a list of policies of ap.Recompute, such as ["blocks"]'),
     "uneven": UNEVEN,
+    "stages": FLAG | AXES,
 }
 """What each field may be."""
 
@@ -118,7 +119,11 @@ class AutomaticPartition:
     uneven      what becomes of dims of arguments that an axis does not divide: "refuse" leaves them whole; "pad" makes
                 those longer inside the program, as `ap.Pad` does, with which the named schedules are faster
 
-    With any of the last three, the report says which programs there were, and the notes which one was taken.
+    stages      axes that may become an `ap.Pipeline`, each by itself, or True for all: with the numbers of microbatches
+                and policies above, else a few for each stage; in the orders "1f1b", "gpipe" and "circular". Programs
+                without stages are searched as they would be without this, and the best with stages as long as each
+
+    With any of the last four, the report says which programs there were, and the notes which one was taken.
 
     Over several hosts (`jax.distributed`), a search with a limit in seconds runs on process 0, and the others do what
     it found. Ctrl-C ends the search with the best so far. Raises, when applied: `MeshError` for an axis not in the mesh
@@ -147,12 +152,15 @@ class AutomaticPartition:
     microbatch: Sequence[int] = ()
     recompute: bool | Sequence[Policy] = False
     uneven: str = "refuse"
+    stages: bool | str | Sequence[str] = False
 
     def __post_init__(self) -> None:
         check_fields(self, ArgumentError, **_FIELDS)
         if self.axes is not None:
             check_once("AutomaticPartition", self.axes)
             object.__setattr__(self, "axes", (self.axes,) if isinstance(self.axes, str) else tuple(self.axes))
+        if isinstance(self.stages, str):
+            object.__setattr__(self, "stages", (self.stages,))
         seeds = tuple(schedule_of("AutomaticPartition: seeds", seed) for seed in self.seeds)
         object.__setattr__(self, "seeds", seeds)
         object.__setattr__(self, "cost_model", cost_model_of(self.cost_model))
@@ -168,11 +176,11 @@ class AutomaticPartition:
     @property
     def chooses_program(self) -> bool:
         """True if it decides how the program is rewritten, too."""
-        return bool(self.microbatch or self.recompute) or self.uneven == "pad"
+        return bool(self.microbatch or self.recompute or self.stages) or self.uneven == "pad"
 
     def on_one_program(self) -> AutomaticPartition:
         """The search that takes a program as it is."""
-        return dataclasses.replace(self, microbatch=(), recompute=False, uneven="refuse")
+        return dataclasses.replace(self, microbatch=(), recompute=False, uneven="refuse", stages=False)
 
     def act(self, partitioning: Partitioning, context: TacticContext) -> TacticResult:
         """See `Tactic.act`. Searches by the schedule's options and cost model, unless it has its own.
@@ -182,7 +190,7 @@ class AutomaticPartition:
         if self.chooses_program:
             where = context.schedule or "a schedule that is run by itself"
             raise ArgumentError(
-                f"microbatch=, recompute= and uneven= cannot stand in {where}",
+                f"microbatch=, recompute=, uneven= and stages= cannot stand in {where}",
                 why="they choose between programs, and this one is given",
                 hint="ap.jit(fun, mesh, schedule)",
             )

@@ -17,6 +17,9 @@ and recomputation are chosen together under the device's memory.
 
 With `uneven="pad"` dims that an axis does not divide are made longer first, where that pays (`chosen_padding.py`). All
 other programs are then padded alike; one that cannot be is tried without.
+
+With `stages=`, programs with stages (`stagings.py`) are priced after those without. The best of them goes on to the
+second round as one more, so that those without are searched as they would be without `stages=`.
 """
 
 from __future__ import annotations
@@ -32,9 +35,11 @@ from autopart.api.does_not_fit import advised
 from autopart.api.kept_subsets import kept_subsets
 from autopart.api.microbatch import Microbatch
 from autopart.api.pad_tactic import pads
+from autopart.api.pipeline import Pipeline
 from autopart.api.recompute import Recompute
 from autopart.api.rewritings import rewritings
 from autopart.api.schedule import Scheduled
+from autopart.api.stagings import staged_programs
 from autopart.api.tactic import Tactic, TacticContext
 from autopart.api.trace import Traced
 from autopart.api.tried_programs import Setting, Tried, named_only, tried_program
@@ -57,8 +62,10 @@ def scheduled_best(traced: Traced, setting: Setting) -> tuple[Traced, Scheduled]
     _check_alone(setting, search, place)
     plain = search.on_one_program()
     tried = _first_round(traced, setting, search, plain, place)
-    finalists = _usable(tried, setting, place)[:FINALISTS]
-    again = dataclasses.replace(plain, budget=_share(search.budget, len(finalists)))
+    without = _usable([t for t in tried if t.rewriting.pipeline is None], setting, place)[:FINALISTS]
+    again = dataclasses.replace(plain, budget=_share(search.budget, len(without)))
+    with_stages = sorted((t for t in tried if t.rewriting.pipeline and t.scheduled is not None), key=lambda t: t.rank)
+    finalists = [*without, *with_stages[:1]]
     found = [tried_program(t.rewriting, traced, setting, again, place, strict=setting.strict) for t in finalists]
     best = _usable(found if setting.strict or not _goes_on(search.budget) else [*found, *finalists], setting, place)[0]
     made, scheduled = cast(Traced, best.traced), cast(Scheduled, best.scheduled)
@@ -101,12 +108,13 @@ def _check_alone(setting: Setting, search: AutomaticPartition, place: int) -> No
             (isinstance(tactic, Microbatch) and search.microbatch)
             or (isinstance(tactic, Recompute) and search.recompute)
             or (pads(tactic) and search.uneven == "pad")
+            or isinstance(tactic, Pipeline)
         )
         if said or (other != place and _chooses(tactic)):
             raise TacticContext(position=other + 1, count=len(setting.schedule)).blamed(
                 ArgumentError(
                     f"{search.name} chooses the program too",
-                    why="it was given microbatch=, recompute= or uneven=, and a program is rewritten once",
+                    why="it was given microbatch=, recompute=, uneven= or stages=, and a program is rewritten once",
                     hint="leave one of them out",
                 ),
                 tactic,
@@ -135,7 +143,8 @@ def _first_round(
             tried.append(price(rewriting, _fastest(tried)))
     if search.recompute is True:
         tried += kept_subsets(traced, tried, price, setting.mesh)
-    return tried
+    fast = lambda rewriting: price(dataclasses.replace(rewriting, pad=pad), _fastest(tried))  # noqa: E731
+    return [*tried, *staged_programs(traced.program, search, setting.mesh, fast)]
 
 
 def _fastest(tried: Sequence[Tried]) -> float:

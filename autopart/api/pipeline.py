@@ -9,22 +9,27 @@ in which all stages work on a microbatch each (`spmd/pipeline/`). What the tacti
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from autopart.api.microbatch import Microbatch, MicrobatchLoop, plain
 from autopart.api.rewritings import batch_inputs
+from autopart.api.stages import Stages, layers_of, stage_facts
 from autopart.api.tactic import Tactic, TacticContext, TacticResult
 from autopart.api.tactics import ManualPartition
+from autopart.api.trace import Traced
 from autopart.base.arguments import ANYTHING, NONE, STRING, Kind, check_fields, mapping, whole
 from autopart.base.errors import ArgumentError, PartitionError
 from autopart.core.actions import Tile
 from autopart.core.mesh import Mesh
+from autopart.core.ops.rule import traits_of
+from autopart.core.ops.traits import Elementwise, View
 from autopart.core.partitioning import Partitioning
 from autopart.core.passes import Pass
 from autopart.core.program import Program
-from autopart.spmd.pipeline import EXCHANGED, SCHEDULES, STAGES, pipelined
+from autopart.core.repeated_blocks import repeated_blocks
+from autopart.spmd.pipeline import EXCHANGED, RETURNED, SCHEDULES, SENT, STAGES, pipelined, rolled
 
 _SCHEDULE = Kind(" or ".join(f'"{name}"' for name in SCHEDULES), lambda v: isinstance(v, str) and v in SCHEDULES)
 _INPUTS = mapping(STRING, ANYTHING, "a dict of names to dims, such as {'batch': 0}")
@@ -87,22 +92,24 @@ class Pipeline:
                 why="a search decides about one program, and this tactic makes another of it",
                 hint="put it into the schedule that ap.jit is given, beside the search",
             )
-        stored = self._stored(partitioning) if self.runs > 1 else []
+        stored = self._stored(partitioning)
         partitioning.apply_all(stored)
-        result = ManualPartition({STAGES: 0}, self.axis).act(partitioning, context)
-        return TacticResult([*stored, *result.actions], self.report)
+        tags = [tag for tag in (STAGES, SENT, RETURNED) if partitioning.program.tags[tag]]
+        result = ManualPartition(dict.fromkeys(tags, 0), self.axis).act(partitioning, context)
+        return TacticResult([*stored, *result.actions], self.report_of(partitioning.program))
 
     def _stored(self, partitioning: Partitioning) -> list[Tile]:
-        """Parameters of which stages have rows that are not next to each other, tiled along their largest other dim.
-
-        So are their gradients where they leave the stages.
+        """Parameters of which a stage has rows that are not next to each other, that are arguments one by one, or of
+        which there are not as many for all stages, tiled along their largest dim but that of the layers. So are their
+        gradients where they leave the stages.
         """
-        program, dims = partitioning.program, dict.fromkeys(partitioning.program.tags[EXCHANGED], 3)
+        program, dims = partitioning.program, dict[int, int]()
         for value in program.tags[STAGES]:
-            while value not in program.argument_place and len(program.operands_of(int(program.value_op[value]))) == 1:
-                [value] = program.operands_of(int(program.value_op[value])).tolist()
-            if value in program.argument_place:
-                dims[value] = 1
+            found = [*_arguments_behind(program, value)]
+            if len(found) > 1 or self.runs > 1 or layers_of(program, value) % partitioning.mesh.shape[self.axis]:
+                dims |= dict.fromkeys(found, int(len(found) == 1))
+        if dims:
+            dims |= dict.fromkeys(program.tags[EXCHANGED], 3 if self.runs > 1 else 2)
         tiles = list[Tile]()
         for value, first in dims.items():
             shape = program.type_of(value).shape
@@ -117,6 +124,24 @@ class Pipeline:
         said = {"axis": self.axis, "microbatches": self.microbatches, "schedule": self.schedule, "repeats": self.runs}
         return {"pipeline": said | {"inputs": None if self.inputs is None else plain(self.inputs)}}
 
+    def report_of(self, program: Program) -> dict[str, Any]:
+        """The same, with what the program with stages says of them."""
+        facts = {"staged": stage_facts(program, self.runs)} if STAGES in program.tags else {}
+        return {"pipeline": self.report["pipeline"] | facts}
+
+
+def _arguments_behind(program: Program, value: int) -> Iterator[int]:
+    """The arguments that a value has the elements of, one by one or side by side."""
+    op = int(program.value_op[value])
+    spec = program.spec(op)
+    if value in program.argument_place:
+        yield value
+    elif spec.kind in ("concatenate", "pad") or (
+        len(spec.operands) == 1 and isinstance(traits_of(spec), View | Elementwise)
+    ):
+        for part in program.operands_of(op).tolist():
+            yield from _arguments_behind(program, part)
+
 
 @dataclass(frozen=True)
 class PlannedPipeline(Pipeline):
@@ -124,7 +149,7 @@ class PlannedPipeline(Pipeline):
 
     def act(self, partitioning: Partitioning, context: TacticContext) -> TacticResult:
         """See `Tactic.act`: the program is another already."""
-        return TacticResult([], self.report)
+        return TacticResult([], self.report_of(partitioning.program))
 
 
 @dataclass(frozen=True)
@@ -138,6 +163,11 @@ class Pipelining(Pass):
     def __repr__(self) -> str:
         return repr(self.tactic)
 
+    def __str__(self) -> str:
+        """The tactic, as code."""
+        repeats = f", repeats={self.tactic.runs}" if self.tactic.runs > 1 else ""
+        return f'ap.Pipeline("{self.tactic.axis}", schedule="{self.tactic.schedule}"{repeats})'
+
     def apply(self, program: Program) -> Program:
         """The program with its stages."""
         try:
@@ -148,6 +178,19 @@ class Pipelining(Pass):
             )
         except PartitionError as error:
             raise self.context.blamed(error, self.tactic) from None
+
+    def remarks(self, program: Program, made: Program) -> tuple[str, ...]:
+        """See `Pass.remarks`: what idle ticks and uneven stages cost."""
+        said = Stages.of(self.tactic.report_of(made)["pipeline"])
+        return () if said is None else said.remarks()
+
+    def start(self, traced: Traced) -> Traced:
+        """The program in which a search writes stages: with its layers in loops."""
+        if not repeated_blocks(traced.program):
+            return traced
+        rolling, again = Rolling(), traced.again
+        read = traced.read_with(rolling)
+        return read if again is None else replace(read, again=lambda name: again(name, (rolling,)))
 
     def _looped(self, program: Program) -> Program:
         """The program with a loop over microbatches."""
@@ -162,6 +205,17 @@ class Pipelining(Pass):
                 hint='ap.Pipeline(..., inputs={"batch": 0}), with the arguments that are data, and their batch dims',
             )
         return MicrobatchLoop(Microbatch(found, steps), self.context).apply(program)
+
+
+@dataclass(frozen=True)
+class Rolling(Pass):
+    """Layers that the program has one by one become loops, before other passes make the first and the last unlike."""
+
+    before_import = True
+
+    def apply(self, program: Program) -> Program:
+        """The program with its layers in loops; the same where most of its products are in no equal layers."""
+        return rolled(program)
 
 
 def stages_asked(

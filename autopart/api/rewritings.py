@@ -30,6 +30,7 @@ from autopart.spmd.microbatch import AXIS
 
 if TYPE_CHECKING:
     from autopart.api.automatic import AutomaticPartition
+    from autopart.api.pipeline import Pipelining
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class Rewriting:
     microbatch: Microbatch | None
     recompute: Recompute | None
     pad: Pad | None = None
+    pipeline: Pipelining | None = None
 
     @property
     def is_whole(self) -> bool:
@@ -55,12 +57,16 @@ class Rewriting:
             found.append(f"ap.Microbatch({dict(self.microbatch.inputs)!r}, steps={self.microbatch.steps}{loops})")
         if self.recompute is not None:
             found.append(f"ap.Recompute({self.recompute.keep!r})")
+        if self.pipeline is not None:
+            found.append(str(self.pipeline))
         return ", ".join(found)
 
     @property
     def options(self) -> dict[str, Any]:
         """As options of the command line's search, by which it finds this program or a better one."""
         found: dict[str, Any] = {} if self.pad is None else {"uneven": "pad"}
+        if self.pipeline is not None:
+            found["stages"] = self.pipeline.tactic.axis
         if self.microbatch is not None:
             found["microbatches"] = str(self.microbatch.steps)
         first = self.recompute.policies[0] if self.recompute is not None else None
@@ -87,24 +93,29 @@ class Rewriting:
             found.append(MicrobatchLoop(self.microbatch, context))
         if self.recompute is not None:
             found.append(RecomputationOf(self.recompute, context))
-        return found
+        return [*found, *([] if self.pipeline is None else [self.pipeline])]
 
     def of(self, traced: Traced) -> Traced:
         """The rewritten program, on every platform it may be lowered for."""
-        passes, again = self.passes(), traced.again
-        made = traced.after(passes)
+        start = traced if self.pipeline is None else self.pipeline.start(traced)
+        passes, again = self.passes(), start.again
+        made = start.after(passes)
         return made if again is None else dataclasses.replace(made, again=lambda name: again(name).after(passes))
 
 
 def rewritings(program: Program, search: AutomaticPartition) -> Iterator[Rewriting]:
     """The programs that a search chooses from; the first is the one that costs least where it fits."""
-    policies = ("matmuls", "blocks") if search.recompute is True else tuple(search.recompute or ())
     steps = tuple(search.microbatch) or (1,)
     inputs = batch_inputs(program, [s for s in steps if s > 1])
     for number in steps:
         microbatch = None if number == 1 else Microbatch(inputs, number)
-        for policy in (None, *policies):
-            yield Rewriting(microbatch, None if policy is None else Recompute(policy))
+        for recompute in (None, *policies_of(search)):
+            yield Rewriting(microbatch, recompute)
+
+
+def policies_of(search: AutomaticPartition) -> list[Recompute]:
+    """What a search may have computed again."""
+    return [*map(Recompute, ("matmuls", "blocks") if search.recompute is True else search.recompute or ())]
 
 
 def batch_inputs(program: Program, steps: Sequence[int]) -> Mapping[str, Any]:

@@ -22,6 +22,7 @@ from autopart.api.asked_passes import passes_asked
 from autopart.api.automatic import AutomaticPartition
 from autopart.api.jit import OPTIONS, known_options
 from autopart.api.names import Keys
+from autopart.api.pipeline import Pipeline
 from autopart.api.plan.replay_tactic import Replay
 from autopart.api.schedule_named import Schedule, schedule_of
 from autopart.api.sweep_rows import Sweep, SweepRow
@@ -119,21 +120,29 @@ def sweep(
         cost_model=cost_model, options=options, cache=cache,
     )  # fmt: skip
     jit_options = known_options("ap.sweep", jit_options)
-    if asked := passes_asked(schedule, found):
-        jit_options = {**jit_options, "passes": [*jit_options.get("passes", ()), *asked]}
     rows: list[SweepRow] = []
     for batch in batches or (None,):
         given = args if batch is None else cast("Callable[[int], Sequence[Any]]", args)(batch)
         check("ap.sweep", args=(given, sequence(ANYTHING, "a list of arguments")))
-        for kind in dict.fromkeys(mesh.device for mesh in found):
-            of_kind = [mesh for mesh in found if mesh.device == kind]
-            function = any_jit(fun, of_kind[0], cast("Sequence[Any]", given), **jit_options)
-            told = tokens(cast(int, batch)) if callable(tokens) else tokens
-            same = {"batch_size": batch, "price": None if price is None or kind is None else price.get(kind)}
+        same = dict[Mesh, SweepRow]()
+        for of_kind in _with_one_program(found, schedule):
+            told, kind = tokens(cast(int, batch)) if callable(tokens) else tokens, of_kind[0].device
+            known = {"batch_size": batch, "price": None if price is None or kind is None else price.get(kind)}
+            asked = {**jit_options, "passes": [*jit_options.get("passes", ()), *passes_asked(schedule, of_kind)]}
+            function = any_jit(fun, of_kind[0], cast("Sequence[Any]", given), **cast("dict[str, Any]", asked))
             swept = _swept(function, cast("Sequence[Any]", given), of_kind, schedule, search, meshes is None, told)
-            rows += [replace(row, **same) for row in swept]
+            same |= {row.mesh: replace(row, **known) for row in swept}
+        rows += [same[mesh] for mesh in found]
     named = {mesh.device for mesh in found}
     return Sweep(tuple(rows), named.pop() if len(named) == 1 else None)
+
+
+def _with_one_program(meshes: Sequence[Mesh], schedule: Sequence[Tactic]) -> Iterator[list[Mesh]]:
+    """The meshes of each kind of device with as many stages."""
+    axes, found = [t.axis for t in schedule if isinstance(t, Pipeline)], dict[object, list[Mesh]]()
+    for mesh in meshes:
+        found.setdefault((mesh.device, *(mesh.shape.get(axis) for axis in axes)), []).append(mesh)
+    yield from found.values()
 
 
 def _meshes_of(
@@ -166,7 +175,13 @@ def _swept(
     search: AutomaticPartition, all_axes: bool, tokens: int | None,
 ) -> Iterator[SweepRow]:  # fmt: skip
     """The rows of one program on meshes of one kind of device."""
-    traced = function.traced(args, {})
+    try:
+        traced = function.traced(args, {})
+    except PartitionError as error:
+        if not any(isinstance(tactic, Pipeline) for tactic in schedule):
+            raise
+        yield from (SweepRow(mesh, error=str(error)) for mesh in meshes)
+        return
     starts: dict[int, Partitioning] = {}
     errors: dict[int, str] = {}
     price, options = cost_model_of(search.cost_model), search.options or LoweringOptions()

@@ -46,7 +46,15 @@ from autopart.core.importer.platform_choices import PlatformChoice, platform_cho
 from autopart.core.jax_dispatch import static_arguments
 from autopart.core.jax_private import cudnn_assumed
 from autopart.core.mesh import Mesh
-from autopart.core.passes import IMPORT_PASSES, DefaultGenerators, Pass, PassReport, run_optional_passes, run_passes
+from autopart.core.passes import (
+    IMPORT_PASSES,
+    DefaultGenerators,
+    Pass,
+    PassReport,
+    pass_of,
+    run_optional_passes,
+    run_passes,
+)
 from autopart.core.program import Program
 
 DEFAULT_LIMITS = Limits()
@@ -77,7 +85,8 @@ class Traced:
     in_avals, out_avals one abstract value per argument and output of the program: of what the function closes over,
                         then of each leaf; PRNG keys keep their key dtype here, and are raw bits in `program`.
                         Those of outputs say which types are weak
-    platform            what it was lowered for, and `again` lowers it for another; None for a file, which does not say
+    platform            what it was lowered for, and `again` lowers it for another, or with passes before all others;
+                        None for a file, which does not say
     choices             where the function computes something else on another platform
     passes              what each pass over the program took and did
     kept_state          the top-level arguments that are not donated although their next value comes back: by name the
@@ -90,10 +99,20 @@ class Traced:
     in_avals: tuple[jax.ShapeDtypeStruct, ...]
     out_avals: tuple[jax.ShapeDtypeStruct, ...]
     platform: str | None = None
-    again: Callable[[str], Traced] | None = field(default=None, repr=False, compare=False)
+    again: Callable[..., Traced] | None = field(default=None, repr=False, compare=False)
     choices: tuple[PlatformChoice, ...] = field(default=(), repr=False, compare=False)
     passes: tuple[PassReport, ...] = field(default=(), repr=False, compare=False)
     kept_state: Mapping[str, range] = field(default_factory=dict[str, range], repr=False, compare=False)
+    _read_with: dict[Pass, Traced] = field(
+        default_factory=dict["Pass", "Traced"], init=False, repr=False, compare=False
+    )
+
+    def read_with(self, early: Pass) -> Traced:
+        """The program read once more, with a pass before all others; after all others where it comes from a file."""
+        if early not in self._read_with:
+            again = self.again
+            self._read_with[early] = self.after([early]) if again is None else again(self.platform, (early,))
+        return self._read_with[early]
 
     @property
     def closed_over(self) -> tuple[np.ndarray, ...]:
@@ -316,8 +335,13 @@ def _without_sharding(x: Any) -> Any:
     return jax.ShapeDtypeStruct(x.shape, x.dtype, weak_type=kind.weak_type) if explicit or placed else x
 
 
-def _lowered(fun: Callable, options: Options, traced: jax.stages.Traced, platform: str) -> Traced:
-    """The program of a traced function, lowered for `platform`. Raises `ProgramError` where jax cannot."""
+def _lowered(
+    fun: Callable, options: Options, traced: jax.stages.Traced, platform: str, early: Sequence[Pass] = ()
+) -> Traced:
+    """The program of a traced function, lowered for `platform`, with passes before all others.
+
+    Raises `ProgramError` where jax cannot lower it.
+    """
     name = getattr(fun, "__name__", repr(fun))
     check_references(name, traced.jaxpr)
     check_closed_over(name, traced)
@@ -363,7 +387,9 @@ def _lowered(fun: Callable, options: Options, traced: jax.stages.Traced, platfor
         for leaves in kept
     }
     read = Traced(program, in_tree, out_tree, in_avals, out_avals, platform, again, choices, kept_state=kept_by_name)
-    return read.after_optional((DefaultGenerators(platform), *IMPORT_PASSES)).after(options.passes)
+    asked = [*early, *map(pass_of, options.passes)]
+    read = read.after_optional((DefaultGenerators(platform),)).after([one for one in asked if one.before_import])
+    return read.after_optional(IMPORT_PASSES).after([one for one in asked if not one.before_import])
 
 
 @contextlib.contextmanager

@@ -59,9 +59,9 @@ class Setting:
         tactics = (*self.given(traced, self.mesh), *schedule)
         return run_schedule(traced.program, self.mesh, tactics, self.options, self.cost_model, strict)
 
-    def run_with(self, traced: Traced, search: AutomaticPartition, place: int, strict: bool) -> Scheduled:
-        """The schedule on one program, with `search` in place of its own."""
-        return self.run(traced, (*self.schedule[:place], search, *self.schedule[place + 1 :]), strict)
+    def run_with(self, traced: Traced, tactics: Sequence[Tactic], place: int, strict: bool) -> Scheduled:
+        """The schedule on one program, with `tactics` in place of its search."""
+        return self.run(traced, (*self.schedule[:place], *tactics, *self.schedule[place + 1 :]), strict)
 
     def before(self, scheduled: Scheduled) -> int:
         """How many reports come before that of the schedule's first tactic."""
@@ -109,13 +109,13 @@ def tried_program(
 ) -> Tried:
     """What the schedule gives on a rewritten program, unless its flop alone take longer than `fastest`."""
     try:
-        made = rewriting.of(traced)
+        made, stages = rewriting.of(traced), () if rewriting.pipeline is None else (rewriting.pipeline.tactic,)
         least = _least_seconds(made.program, setting)
         if least >= fastest:
             return Tried(rewriting, why=f"its flop alone take {least:.3g} s")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SearchWarning)
-            return Tried(rewriting, made, setting.run_with(made, search, place, strict))
+            return Tried(rewriting, made, setting.run_with(made, (*stages, search), place, strict))
     except PartitionError as error:
         why = f"{error.what} ({' '.join(error.why.split())})" if error.why else error.what
         return Tried(rewriting, why=f"{rewriting}: {why}".removeprefix(": "), error=error)

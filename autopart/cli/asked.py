@@ -66,13 +66,18 @@ class Asked:
         """The same program and mesh by another schedule alone."""
         return dataclasses.replace(self, schedules=tuple(schedules), microbatches=None, recompute=())
 
-    def words(self, uneven: str = "", **changed: Any) -> list[str]:
+    def words(self, uneven: str = "", stages: str = "", **changed: Any) -> list[str]:
         """The words again, with some changed, for a shell."""
         new = dataclasses.replace(self, **changed)
         given = {"--mesh": new.over, "--device": new.device, "--args": new.arguments, "--microbatch": new.microbatches}
         words = [
             new.program,
-            *(w for name, text in {**given, "--uneven": uneven}.items() if text for w in (name, text)),
+            *(
+                w
+                for name, text in {**given, "--uneven": uneven, "--stages": stages}.items()
+                if text
+                for w in (name, text)
+            ),
         ]
         words += [word for schedule in new.schedules for word in ("--schedule", schedule)]
         return words + [word for policy in new.recompute for word in ("--recompute", policy)]

@@ -44,6 +44,7 @@ from autopart.search.budget import Budget
     show_default=True,
     help="What becomes of dims that an axis does not divide: pad makes them longer where that pays.",
 )
+@click.option("--stages", metavar="AXIS,...", help="Axes along which layers may be in stages, as ap.Pipeline has them.")
 @click.option(
     "--referee",
     metavar="NAME",
@@ -90,14 +91,14 @@ def search(
 def search_of(
     asked: Asked, *, axes: str | None = None, optimizer: str = "mcts", budget: int | None = None,
     seconds: float | None = None, seed: int = 0, executor: str = "serial", cache: bool = True, uneven: str = "refuse",
-    referee: str | None = None,
+    referee: str | None = None, stages: str | None = None,
 ) -> AutomaticPartition:  # fmt: skip
     """The search that options mean."""
     limits = {"evaluations": budget} if budget is not None else {}
     return AutomaticPartition(
         axes.split(",") if axes else asked.mesh.axis_names, optimizer=optimizer, seed=seed, executor=executor,
         budget=Budget(**limits, seconds=seconds), cache=cache, uneven=uneven, referee=referee,
-        microbatch=asked.microbatch, recompute=tuple(asked.recompute),
+        microbatch=asked.microbatch, recompute=tuple(asked.recompute), stages=stages.split(",") if stages else False,
     )  # fmt: skip
 
 

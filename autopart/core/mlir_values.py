@@ -46,7 +46,9 @@ class MlirValues:
                 "constant", [], made, value=ir.DenseElementsAttr.get_splat(mlir_type(made), _scalar(value, dtype))
             )
         array = np.ascontiguousarray(np.asarray(value, numpy_dtype(dtype)).reshape(tuple(shape)))
-        return self._create("constant", [], made, value=ir.DenseElementsAttr.get(cast(Any, array), shape=list(shape)))
+        element = ir.Type.parse(dtype) if dtype.startswith("ui") else None  # numbers without a sign are signless else
+        made_of = ir.DenseElementsAttr.get(cast(Any, array), type=element, shape=list(shape))
+        return self._create("constant", [], made, value=made_of)
 
     def iota(self, type_: TensorType, dim: int) -> Any:
         """0, 1, 2, ... along `dim`."""

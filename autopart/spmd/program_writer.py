@@ -23,8 +23,20 @@ from autopart.core.importer.replay import import_module
 from autopart.core.jax_internals import barrier, func, ir, stablehlo
 from autopart.core.mlir_values import MlirValues, mlir_type
 from autopart.core.op import TensorType
+from autopart.core.op_spec_import import tensor_type
 from autopart.core.program import Program
 from autopart.spmd.called_functions import bring_called_functions
+from autopart.spmd.local_op import MlirLocalOp
+
+
+class _OnePlace:
+    """Positions for ops that stand in no loop nest."""
+
+    def axis_size(self, axis: int) -> int:
+        return 1
+
+    def axis_position(self, axis: int) -> ir.Value:
+        raise ValueError("an op in no loop has no position")
 
 
 class ProgramWriter(ABC):
@@ -114,6 +126,13 @@ class ProgramWriter(ABC):
             self.part_of_barrier(op)
         elif kind != "condition":
             self.op(op)
+
+    def local(self, op: int, operands: Sequence[ir.Value], results: Sequence[TensorType]) -> MlirLocalOp:
+        """An op on other operands, with results of other types."""
+        program, spec = self._program, self._program.spec(op)
+        source = program.source.source_of(op) or program.source.representatives[program.op_spec[op]]
+        types = [tensor_type(x.type) for x in operands]
+        return MlirLocalOp(spec, source, (), (), operands, types, results, _OnePlace())
 
     def tagged(self, op: int, value: ir.Value) -> list[ir.Value]:
         """A tag on what stands for its operand."""

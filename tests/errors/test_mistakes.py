@@ -304,7 +304,11 @@ MISTAKES = [
         "an earlier tactic is one",
     ),
     ("recompute int", lambda: ap.Recompute(3), "a string that is not empty, or a function of 3 a"),
-    ("pipeline no nest", lambda: lower(ap.Pipeline("data")), "jax.lax.scan over the layers (flax: nn.scan)"),
+    (
+        "pipeline no nest",
+        lambda: lower(ap.Pipeline("data")),
+        "layers with the same ops on parameters of the same shapes",
+    ),
     (
         "pipeline schedule typo",
         lambda: lower(ap.Pipeline("data", 2, schedule="1f2b")),

@@ -117,7 +117,7 @@ FIELDS = {
     "axes": ["a"], "optimizer": "greedy", "budget": ap.Budget(1), "seed": 0, "name": "auto", "executor": "serial",
     "objective": ap.StepSeconds(), "cost_model": None, "options": ap.LoweringOptions(), "seeds": (), "baselines": True,
     "records": None, "resume": None, "cache": False, "progress": False, "referee": None, "finalists": 1,
-    "microbatch": (), "recompute": False, "uneven": "refuse",
+    "microbatch": (), "recompute": False, "uneven": "refuse", "stages": False,
 }  # fmt: skip
 JIT = {
     "fun": function, "mesh": MESH, "schedule": [TACTIC], "passes": (), "donate_argnums": (), "donate_argnames": (),

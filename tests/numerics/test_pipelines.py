@@ -134,7 +134,19 @@ def chosen(p, data, key):
     return lax.scan(layer, h, p["layers"])[0]
 
 
-BODIES = (plain, checkpointed, masked, dropped, numbered, looped, chosen)
+def stacked(p, data, key):
+    """Layers leave something each, beside the stream."""
+    mask = jnp.tril(jnp.ones((LENGTH, LENGTH), bool))
+
+    def layer(h, w):
+        h = block(h, w, mask)
+        return h, jnp.square(h).mean((1, 2))
+
+    h, sizes = lax.scan(layer, p["table"][data["x"]], p["layers"])
+    return h + 0.01 * (sizes.sum(0) + sizes[3] * sizes[-1])[:, None, None]
+
+
+BODIES = (plain, checkpointed, masked, dropped, numbered, looped, chosen, stacked)
 
 
 def loss(body, p, data, key):
@@ -243,3 +255,17 @@ def test_a_plan_and_its_code_write_the_same_stages(schedule, tmp_path):
     exec(low.metadata.as_schedule(), {"ap": ap}, made)
     for again in (ap.Plan.load(tmp_path / "plan.json"), made["schedule"]):
         assert ap.jit(adamw, mesh, again).lower(PARAMS, state, DATA).as_text("hlo") == low.as_text("hlo")
+
+
+@pytest.mark.parametrize(("schedule", "stages"), [("gpipe", 3), ("1f1b", 5), slow("circular", 3)])
+def test_layers_that_stages_do_not_divide_fill_all_but_the_last(schedule, stages):
+    mesh = ap.Mesh({"pipe": stages})
+    low = ap.jit(partial(sgd, dropped), mesh, [ap.Pipeline("pipe", 2 * stages, {"data/*": 0}, schedule)])
+    data = jax.tree.map(lambda a: np.resize(a, (30, LENGTH)), DATA)
+    low = low.lower(PARAMS, data, KEY)
+    assert_same(low.compile()(PARAMS, data, KEY), sgd(dropped, PARAMS, data, KEY))
+    assert low.plan.stages.layers == LAYERS
+    assert any("8 layers take as long as" in text for text in low.metadata.remarks)
+    assert (
+        low.program.collectives()["all_gather"] <= 8
+    )  # gradients, once a step: no dim of theirs is a multiple of 3 or 5

@@ -1,8 +1,8 @@
 """Stacks of layers nobody wrote, in pipelines nobody chose: are the numbers those of the whole step?
 
 A layer is a few random pieces: products, attention, norms, gates, sums along rows, sorts, loops, branches by number,
-dropout by its key. Before and behind the layers there may be one more product, or what layers read of their
-microbatch. Stages, microbatches, schedule, and what else is tiled are random too.
+dropout by its key. Layers are in a scan, or one by one. Before and behind them there may be one more product, or what
+they read of their microbatch. Stages, microbatches, schedule, and what else is tiled are random too.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def stack_of(rng):
     """(step, parameters, data, layers) of a random stack."""
     layers, batch = int(rng.choice([4, 8])), 8
     pieces = [PIECES[n] for n in rng.integers(0, len(PIECES), rng.integers(1, 4))]
-    checkpoint, own_mask, projects = rng.integers(0, 2, 3).tolist()
+    checkpoint, own_mask, projects, one_by_one = rng.integers(0, 2, 4).tolist()
 
     def drawn(*shape):
         return (0.3 * rng.normal(size=shape)).astype("f4")
@@ -116,7 +116,12 @@ def stack_of(rng):
             mask = mask & (data["x"][:, None, :, 0] > -0.2) if own_mask else mask
             body = partial(layer, mask, p["first"][0])
             each = p["layers"], jnp.arange(layers), jax.random.split(jax.random.key(1), layers)
-            h, _ = lax.scan(jax.checkpoint(body) if checkpoint else body, h, each)
+            body = jax.checkpoint(body) if checkpoint else body
+            if one_by_one:
+                for number in range(layers):
+                    h, _ = body(h, jax.tree.map(lambda a, number=number: a[number], each))
+            else:
+                h, _ = lax.scan(body, h, each)
             return jnp.mean((h @ p["last"] - data["y"]) ** 2)
 
         value, gradients = jax.value_and_grad(loss)(params)

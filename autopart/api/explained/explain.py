@@ -26,6 +26,7 @@ from autopart.api.explained.explanation import (
 from autopart.api.explained.left_whole import WhyWhole, action_text, tactic_of
 from autopart.api.names import OUTPUTS, Named, Names, names_of_nothing, select
 from autopart.api.schedule import Scheduled
+from autopart.api.stages import Stages
 from autopart.api.tactics import known_values
 from autopart.base.errors import TileError
 from autopart.base.quoting import short_place
@@ -56,12 +57,15 @@ def explain(scheduled: Scheduled, wanted: str) -> Explanation:
     program = scheduled.partitioning.program
     selected = select(Names.of(program), wanted, names_of_nothing(program))
     found = [named for named, _ in known_values(selected, scheduled.partitioning)]
-    maker = _Maker(scheduled)
+    values = tuple(map(_Maker(scheduled).value, found))
+    axes = {axis for value in values for dim in value.spec for axis in dim}
+    staged = (Stages.of(r.report["pipeline"]) for r in scheduled.reports if "pipeline" in r.report)
     return Explanation(
         wanted,
-        tuple(maker.value(named) for named in found),
+        values,
         scheduled.estimate.step_s if scheduled.estimate else None,
         scheduled.estimate.peak_bytes if scheduled.estimate else None,
+        next((stages for stages in staged if stages is not None and stages.axis in axes), None),
     )
 
 

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from autopart.api.explained.what_if import Spec, spec_text
+from autopart.api.stages import Stages
 from autopart.base.html import lines_html
 from autopart.base.quoting import one_line, short_place
 from autopart.base.units import bytes_text, seconds_text
@@ -160,12 +161,16 @@ class ValueExplained:
 
 @dataclass(frozen=True)
 class Explanation(Sequence[ValueExplained]):
-    """The values that a path, tag or glob names, in the program's order. `step_s` is the step as it stands."""
+    """The values that a path, tag or glob names, in the program's order. `step_s` is the step as it stands.
+
+    stages   of an `ap.Pipeline`, where its axis tiles any of the values
+    """
 
     path: str
     values: tuple[ValueExplained, ...]
     step_s: float | None
     peak_bytes: float | None
+    stages: Stages | None = None
 
     def __getitem__(self, index: int) -> ValueExplained:  # type: ignore[override]
         return self.values[index]
@@ -182,7 +187,8 @@ class Explanation(Sequence[ValueExplained]):
         head = []
         if self.step_s is not None and self.peak_bytes is not None:
             head = [f"as it stands: step {seconds_text(self.step_s)}, peak {bytes_text(self.peak_bytes)}"]
-        return "\n".join([*head, *(line for value in self.values for line in value.lines())])
+        drawn = [] if self.stages is None else [str(self.stages)]
+        return "\n".join([*head, *(line for value in self.values for line in value.lines()), *drawn])
 
 
 def _labelled(label: str, lines: Sequence[str], width: int) -> list[str]:

@@ -26,6 +26,7 @@ from autopart.api.plan.plan_diff import PlanDiff, differences
 from autopart.api.plan.plan_file import hash_of, parsed_plan, read_plan, written_plan
 from autopart.api.plan.plan_tactics import PlannedTactic
 from autopart.api.plan.rewrites import rewriting_tactic
+from autopart.api.stages import Stages
 from autopart.api.tactic import Tactic
 from autopart.base.arguments import PATH, STRING, check, instance
 from autopart.base.errors import PlanError
@@ -222,6 +223,12 @@ class Plan(Sequence[Tactic]):
         """For notebooks: what the text says, and the inputs that axes tile."""
         tiled = [(row.name, row.type, spec_text(row.spec)) for row in self.inputs if any(row.spec)]
         return lines_html(str(self).splitlines()) + table_html(["input", "type", "axes of each dim"], tiled)
+
+    @property
+    def stages(self) -> Stages | None:
+        """The stages of an `ap.Pipeline`: of each layer, their schedule, and what is handed over; None without."""
+        said = (step.rewrite[1] for step in self.steps if step.rewrite and step.rewrite[0] == "pipeline")
+        return next(map(Stages.of, said), None)
 
     @property
     def mesh(self) -> Mesh:

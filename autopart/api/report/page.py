@@ -112,6 +112,7 @@ def _sections(sheet: Sheet) -> Iterator[tuple[str, str, str]]:
     yield "summary", "In short", sections.summary(metadata, scheduled, sheet.tokens)
     yield "beside", "Beside another plan", side_by_side(metadata, estimate, sheet.beside)
     yield "tactics", "Tactics", sections.tactics(metadata)
+    yield "stages", "Stages", sections.stages(metadata, estimate)
     yield "baselines", "Beside named schedules", sections.baselines(metadata, sheet.named)
     yield "memory", "Memory", sections.memory(estimate, known)
     yield "time", "Time", sections.time(estimate)

@@ -12,6 +12,7 @@ from autopart.api.named_rows import NamedSchedule, NamedSchedules
 from autopart.api.report.charts import Bar, area, bars, chart, falling, highest_of_each
 from autopart.api.report.where_time_goes import by_class, by_collective, by_line
 from autopart.api.schedule import Scheduled
+from autopart.api.stages import Stages
 from autopart.base.errors import PartitionError
 from autopart.base.html import escaped, lines_html, table_html
 from autopart.base.quoting import short_place
@@ -82,6 +83,13 @@ def tactics(metadata: Metadata) -> str:
         for t in metadata.tactics
     ]  # fmt: skip
     return f'<p>The program after each tactic.</p><div class="scroll">{table_html(header, rows)}</div>'
+
+
+def stages(metadata: Metadata, estimate: Estimate | None) -> str:
+    """Who works when, where a tactic wrote stages, and what each needs of memory: all need as much."""
+    found = [Stages.of(t.report["pipeline"]) for t in metadata.tactics if "pipeline" in t.report]
+    peak = "" if estimate is None else f"{bytes_text(estimate.peak_bytes)} at the peak"
+    return "".join(each.html(peak) for each in found if each is not None)
 
 
 def _seconds(value: float | None) -> str:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from autopart.core.op import OpSpec, TensorType
 from autopart.core.ops.rule import traits_of
-from autopart.core.ops.traits import Elementwise
+from autopart.core.ops.traits import Convolution, Elementwise, Matmul, Reduction
 from autopart.core.passes.even_slices import ways
 from autopart.core.passes.known_windows import starts_of, window_of
 from autopart.core.passes.pads import sides_of
@@ -303,10 +303,15 @@ def _parts(at: PatternRewriter, value: int, dim: int) -> Sequence[tuple[int, int
         case "reverse" | "slice":
             pass
         case _:
-            if not isinstance(traits_of(spec), Elementwise):
+            if not isinstance(traits_of(spec), Elementwise) or _is_read_whole(at, value):
                 return ()
     rank = len(spec.results[0].shape)
     return [(v, dim) for v in operands if len(at.type_of(v).shape) == rank]
+
+
+def _is_read_whole(at: PatternRewriter, value: int) -> bool:
+    """True if a product or a reduction reads a value: it is needed as it is, whatever slices of it are made of."""
+    return any(isinstance(traits_of(at.spec(op)), _WHOLE) for op in at.rewriting.readers(value))
 
 
 # ---- borders
@@ -456,6 +461,8 @@ def _gathered(at: PatternRewriter, op: int) -> int | None:
         return None
     return at.reshape(at.slice(value, starts, [*map(operator.add, starts, window)]), spec.results[0].shape)
 
+
+_WHOLE = (Convolution, Matmul, Reduction)
 
 _BORDERS = ("slice", "add", "pad", "concatenate")
 

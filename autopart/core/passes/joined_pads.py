@@ -28,15 +28,17 @@ from autopart.core.program import Program
 class JoinedPads(PatternPass):
     """Sums of many pads of one array's parts become concatenations of the parts.
 
-    Each op is looked at once: it is in one sum.
+    Each op is looked at once: it is in one sum. `few` pads of one sum stay as they are.
     """
+
+    few: int = MOST_PARTS
 
     roots = ("add",)
 
     def apply(self, program: Program) -> Program:
         """See `Pass.apply`."""
         pads = sum(program.specs[number].kind == "pad" for number in program.op_spec.tolist())
-        return super().apply(program) if pads > MOST_PARTS else program
+        return super().apply(program) if pads > self.few else program
 
     def rewrite(self, at: PatternRewriter, op: int) -> int | None:
         """See `PatternPass.rewrite`."""
@@ -55,7 +57,7 @@ class JoinedPads(PatternPass):
                 left += at.operands(at.maker(value))[::-1]
             else:
                 others.append(value)
-        return _joined(at, at.spec(op), pads, others)
+        return _joined(at, at.spec(op), pads, others) if len(pads) > self.few else None
 
 
 def _is_read_once(at: PatternRewriter, value: int) -> bool:
@@ -64,7 +66,7 @@ def _is_read_once(at: PatternRewriter, value: int) -> bool:
 
 def _joined(at: PatternRewriter, spec: OpSpec, pads: list[Pad], others: list[int]) -> int | None:
     """The parts one behind the other, if they are many, and apart or at one place; and then the others."""
-    if len(pads) <= MOST_PARTS or len({pad.dim for pad in pads}) > 1:
+    if len({pad.dim for pad in pads}) > 1:
         return None
     dim, result, parts = pads[0].dim, spec.results[0], dict[tuple[int, int], list[int]]()
     for pad in pads:

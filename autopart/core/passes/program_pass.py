@@ -18,7 +18,7 @@ from __future__ import annotations
 import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from autopart.base.arguments import Kind, having, sequence, shown
 from autopart.base.errors import ArgumentError
@@ -28,6 +28,9 @@ from autopart.core.program import Program
 
 class Pass(ABC):
     """Rewrites programs; subclass it as a frozen dataclass."""
+
+    before_import: ClassVar[bool] = False
+    """True for a pass that sees the program as it was written, before the import's own passes."""
 
     @abstractmethod
     def apply(self, program: Program) -> Program:

@@ -20,6 +20,7 @@ from autopart.core.op import OpSpec
 from autopart.core.ops.rule import mappings_of, traits_of
 from autopart.core.ops.traits import Slicing
 from autopart.core.program import ROOT, Program
+from autopart.core.ragged import entries_of
 from autopart.costmodel.compiled.facts.op_classes import ELEMENTWISE, is_matrix_op, looks_up, matrix_flop, op_class
 from autopart.search.space.next_values import next_values
 
@@ -194,12 +195,20 @@ def _slices(spec: OpSpec) -> bool:
 
 
 def _read_behind(program: Program, read: np.ndarray, hops: int) -> np.ndarray:
-    """`read`, and what is read of it behind ops of one operand, and slices such as a scan takes of stacked layers."""
+    """`read`, and what is read of it behind ops of one operand, slices such as a scan takes of stacked layers, and
+    stacks of equal arrays."""
+    stacks = np.array([_stacks(s) for s in program.specs], np.bool_)[program.op_spec]
     passes_on = [len(s.results) == 1 and (len(s.operands) == 1 or _slices(s)) for s in program.specs]
-    results = np.flatnonzero(np.array(passes_on, np.bool_)[program.op_spec])
+    ops = np.flatnonzero(np.array(passes_on, np.bool_)[program.op_spec] | stacks)
     for _ in range(hops):
-        behind = program.operands[program.operand_ptr[:-1][results[read[program.result_ptr[results]]]]]
+        through = ops[read[program.result_ptr[ops]]]
+        parts = entries_of(program.operand_ptr, through[stacks[through]])
+        behind = program.operands[np.append(program.operand_ptr[:-1][through], parts)]
         if read[behind].all():
             break
         read[behind] = True
     return read
+
+
+def _stacks(spec: OpSpec) -> bool:
+    return spec.kind == "concatenate" and len(set(spec.operands)) == 1

@@ -1,5 +1,6 @@
 """Pipelines: a nest over microbatches and layers, skewed into ticks in which all stages work at once.
 
+rolled.py         layers that stand one by one, as loops
 layer_loops.py    what a loop over layers carries and reads
 nest.py           the nest in a training step: what stands before, between and behind its loops over layers
 ticks.py          which stage works on which microbatch in which tick
@@ -10,8 +11,9 @@ staged_layers.py  the layers of all stages: rows of parameters, residuals, gradi
 staged_step.py    the step as loops over ticks, as StableHLO
 """
 
-from autopart.spmd.pipeline.staged_layers import EXCHANGED, STAGES
+from autopart.spmd.pipeline.rolled import rolled
+from autopart.spmd.pipeline.staged_layers import EXCHANGED, RETURNED, SENT, STAGES
 from autopart.spmd.pipeline.staged_step import pipelined
-from autopart.spmd.pipeline.ticks import SCHEDULES
+from autopart.spmd.pipeline.ticks import SCHEDULES, Ticks
 
-__all__ = ["EXCHANGED", "SCHEDULES", "STAGES", "pipelined"]
+__all__ = ["EXCHANGED", "RETURNED", "SCHEDULES", "SENT", "STAGES", "Ticks", "pipelined", "rolled"]

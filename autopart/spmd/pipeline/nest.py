@@ -110,11 +110,20 @@ def find_nest(program: Program) -> Nest:
 
     Raises `BlockedError` where there is none, or why it cannot be staged.
     """
-    loops = [loop_of(program, op) for op in program.inner_scopes if program.spec(op).kind == "while"]
+    loops = _loops(program)
     found = [nest for loop in loops for nest in _nests(program, loop)]
     if not found:
         raise _without_nest(program, loops)
     return _Placing(max(found, key=lambda nest: _row_bytes(program, nest.forward))).nest
+
+
+def _loops(program: Program) -> list[Loop]:
+    return [loop_of(program, op) for op in program.inner_scopes if program.spec(op).kind == "while"]
+
+
+def _layer_loops(program: Program, loops: Sequence[Loop]) -> list[LayerLoop]:
+    both = [layer_loop(program, loop, way) for loop in loops for way in (False, True)]
+    return [found for found in both if found is not None and found.row_reads]
 
 
 def _row_bytes(program: Program, layers: LayerLoop) -> float:
@@ -123,12 +132,12 @@ def _row_bytes(program: Program, layers: LayerLoop) -> float:
 
 def _without_nest(program: Program, loops: Sequence[Loop]) -> BlockedError:
     """What of a nest a program lacks."""
-    roles = [r for loop in loops for way in (False, True) if (r := layer_loop(program, loop, way)) and r.row_reads]
+    roles = _layer_loops(program, loops)
     if not roles:
         return BlockedError(
-            "the program has no loop over layers",
-            why="stages are runs of equal layers, in a scan that takes a row of each stacked parameter in each turn",
-            hint="jax.lax.scan over the layers (flax: nn.scan)",
+            "the program has no equal layers, neither in a loop nor one after the other",
+            why="stages are runs of layers with the same ops on parameters of the same shapes",
+            hint="microbatches=8 in place of a loop of the model's own over layers that stand one by one",
         )
     op = max(roles, key=lambda layers: _row_bytes(program, layers)).loop.op
     if program.op_scope[op] == ROOT:
@@ -164,6 +173,7 @@ class _Placing:
         self._of_op = {op: start for start, end in self._end.items() for op in range(start, end)}
         self._adding = set[int]()
         self._place = dict[int, str]()
+        nest.forward = self._with_side_outputs(nest.forward, nest.backward)
         self._carries()
         self._classify()
         nest.forward, nest.backward = self._with_own_rows(nest.forward), self._with_own_rows(nest.backward)
@@ -269,19 +279,19 @@ class _Placing:
         others = [value for op, value in reads.items() if op not in rows]
         return replace(loop, row_reads=rows, outside=tuple(dict.fromkeys([*loop.outside, *others])))
 
+    def _with_side_outputs(self, loop: LayerLoop, backward: LayerLoop) -> LayerLoop:
+        """Stacks that others than the backward loop read go along with the stream: each stage adds its layers' rows."""
+        program, rows = self._program, backward.row_reads
+        aside = [
+            stack
+            for stack in loop.stacks
+            if any(program.use_op[use] not in rows for use in users_of(program, stack.carry.after))
+        ]
+        kept = tuple(stack for stack in loop.stacks if stack not in aside)
+        return replace(loop, stacks=kept, states=(*loop.states, *(stack.carry for stack in aside)))
+
     def _check_stacks(self) -> None:
         nest, program = self.nest, self._program
-        for stack in nest.forward.stacks:
-            for use in users_of(program, stack.carry.after):
-                op = int(program.use_op[use])
-                if nest.backward.row_reads.get(op) != stack.carry.after:
-                    raise blocked(
-                        program,
-                        op,
-                        f"{program.spec(op).kind} reads what all layers leave, {program.type_of(stack.carry.after)}",
-                        why="each stage leaves its layers' part at another time",
-                        hint="add it up from layer to layer in what the scan carries",
-                    )
         stacks = {stack.carry.after for stack in nest.backward.stacks}
         for start, place in self._place.items():
             if place == AFTER and not stacks.isdisjoint(self._reads(start)):

@@ -5,7 +5,8 @@
                                   taken from there when its microbatch comes back
     gradients                     as parameters: a row is added where its layer's gradient is made
 
-Stage s has runs s, s + p, s + 2 p, ... of l layers each.
+Stage s has runs s, s + p, s + 2 p, ... of l layers each. Where these are more layers than there are, the last ones have
+parameters of zeros, hand on what comes to them, and leave nothing.
 """
 
 from __future__ import annotations
@@ -27,8 +28,14 @@ from autopart.spmd.reductions import added_at
 STAGES = "pipeline stages"
 """The tag of arrays whose first dim is the stages."""
 
+SENT, RETURNED = "pipeline sent", "pipeline returned"
+"""The tags of what stages hand over, forward and backward; their first dim is the stages too."""
+
 EXCHANGED = "pipeline exchange"
-"""The tag of sums that leave their stages, [stages, runs, layers of a run, ...], where a stage has several runs."""
+"""The tag of sums that leave their stages, [stages, layers of a run, ...] or [stages, runs, layers of a run, ...]."""
+
+TAGS = (STAGES, SENT, RETURNED, EXCHANGED)
+"""All of them."""
 
 FORWARD, BACKWARD, RESIDUAL, KEPT, SUM = "forward", "backward", "residual", "kept", "sum"
 """Kinds of what is carried from tick to tick."""
@@ -47,7 +54,8 @@ class StagedLayers(StagedOps):
 
     def __init__(self, nest: Nest, ticks: Ticks):
         super().__init__(nest.program, ticks.stages)
-        self._nest, self._ticks, self._length = nest, ticks, nest.layers // (ticks.stages * ticks.repeats)
+        self._nest, self._ticks, self._length = nest, ticks, -(-nest.layers // (ticks.stages * ticks.repeats))
+        self._layers = self._length * ticks.stages * ticks.repeats
         ways = zip((nest.forward, nest.backward), nest.travelling, strict=True)
         self._staged_in = {loop.loop.op: self._staged_values(loop, travelling) for loop, travelling in ways}
         alone = {t.terms[0]: t.carry.op for t in nest.sums if t.per_layer and len(t.terms) == 1}
@@ -88,10 +96,13 @@ class StagedLayers(StagedOps):
     def in_stages(self, stack: ir.Value) -> ir.Value:
         """A stack of layers [L, ...] as [stages, layers of a run, ...], or [stages, runs, layers of a run, ...]."""
         make, ticks, type_, known = self.make, self._ticks, self.make.type_of(stack), splat_of(stack)
-        _, *rest = type_.shape
+        count, *rest = type_.shape
         if known is not None:
             runs = (ticks.repeats,) if ticks.repeats > 1 else ()
             return make.constant(known, type_.dtype, (ticks.stages, *runs, self._length, *rest))
+        if count < self._layers:
+            none = [0] * len(rest)
+            stack = make.pad(stack, make.constant(0, type_.dtype), [0, *none], [self._layers - count, *none])
         if ticks.repeats == 1:
             return make.reshape(stack, (ticks.stages, self._length, *rest))
         runs = make.reshape(stack, (ticks.repeats, ticks.stages, self._length, *rest))
@@ -99,11 +110,13 @@ class StagedLayers(StagedOps):
 
     def in_order(self, array: ir.Value) -> ir.Value:
         """What `in_stages` makes of a stack, as a stack."""
-        make, shape = self.make, self.make.type_of(array).shape
-        if self._ticks.repeats == 1:
-            return make.reshape(array, (self._nest.layers, *shape[2:]))
-        runs = make.transpose(tagged(array, EXCHANGED), [1, 0, *range(2, len(shape))])
-        return make.reshape(runs, (self._nest.layers, *shape[3:]))
+        make, shape, array = self.make, self.make.type_of(array).shape, tagged(array, EXCHANGED)
+        if self._ticks.repeats > 1:
+            array = make.transpose(array, [1, 0, *range(2, len(shape))])
+        rest = shape[2 + (self._ticks.repeats > 1) :]
+        stack = make.reshape(array, (self._layers, *rest))
+        all_ = self._layers == self._nest.layers
+        return stack if all_ else make.slice(stack, [0] * (1 + len(rest)), (self._nest.layers, *rest))
 
     # ---- layers
 
@@ -161,7 +174,11 @@ class StagedLayers(StagedOps):
         self.instead.update({op: lambda op=op, value=value: take(op, value) for op, value in loop.row_reads.items()})
         self.instead.update({stack.op: lambda stack=stack: write(stack) for stack in loop.stacks})
         self.range(loop.loop.body.scope.start, loop.loop.body.scope.end)
-        return written | {c.op: self.given(int(program.operand_ptr[c.op]) + 1, c.inside) for c in loop.states}
+        left = {c.op: self.given(int(program.operand_ptr[c.op]) + 1, c.inside) for c in loop.states}
+        if self._layers > nest.layers:
+            there, shape_of = layer.is_in(nest.layers), lambda op: self.make.type_of(left[op]).shape
+            left = {op: self.make.select(self.along(there, shape_of(op)), left[op], carried[op]) for op in left}
+        return written | left
 
     def _row_of(self, value: int, at: At, row: Number) -> ir.Value:
         """The layers' rows of an array that they take rows of: [stages, 1, ...]."""

@@ -20,20 +20,9 @@ from autopart.core.mlir_values import MlirValues
 from autopart.core.op import OR, SUM, OpSpec, TensorType
 from autopart.core.ops.rule import batched, has_effect
 from autopart.core.program import Program
-from autopart.spmd.local_op import MlirLocalOp
 from autopart.spmd.pipeline.layer_loops import blocked
 from autopart.spmd.program_writer import ProgramWriter
 from autopart.spmd.reductions import reduced
-
-
-class _OnePlace:
-    """Positions for ops that stand in no loop nest."""
-
-    def axis_size(self, axis: int) -> int:
-        return 1
-
-    def axis_position(self, axis: int) -> ir.Value:
-        raise ValueError("an op in no loop has no position")
 
 
 class StagedOps(ProgramWriter):
@@ -107,13 +96,6 @@ class StagedOps(ProgramWriter):
         else:
             results = self.local(op, operands, spec.results).clone()
         self.values.update(zip(program.results_of(op), results, strict=True))
-
-    def local(self, op: int, operands: Sequence[ir.Value], results: Sequence[TensorType]) -> MlirLocalOp:
-        """An op on other operands, with results of other types."""
-        program, spec = self._program, self._program.spec(op)
-        source = program.source.source_of(op) or program.source.representatives[program.op_spec[op]]
-        types = [self.make.type_of(x) for x in operands]
-        return MlirLocalOp(spec, source, (), (), operands, types, results, _OnePlace())
 
     def _stage_by_stage(self, op: int, spec: OpSpec, operands: Sequence[ir.Value]) -> list[ir.Value]:
         if has_effect(spec):

@@ -30,12 +30,13 @@ from autopart.spmd.pipeline.nest import AFTER, BEFORE, BETWEEN, ENTER, GONE, LEA
 from autopart.spmd.pipeline.numbers import Number
 from autopart.spmd.pipeline.staged_layers import (
     BACKWARD,
-    EXCHANGED,
     FORWARD,
     KEPT,
     RESIDUAL,
-    STAGES,
+    RETURNED,
+    SENT,
     SUM,
+    TAGS,
     At,
     StagedLayers,
 )  # fmt: skip
@@ -46,16 +47,17 @@ def pipelined(program: Program, stages: int, schedule: str, repeats: int = 1) ->
     """The program with its microbatches in a pipeline of `stages`. Raises `BlockedError` where it has no such nest."""
     nest = find_nest(program)
     _check_numbers(nest, stages, repeats)
-    return _StagedStep(nest, Ticks(stages, nest.microbatches, schedule, repeats)).program((STAGES, EXCHANGED))
+    return _StagedStep(nest, Ticks(stages, nest.microbatches, schedule, repeats)).program(TAGS)
 
 
 def _check_numbers(nest: Nest, stages: int, repeats: int) -> None:
     runs, layers = stages * repeats, nest.layers
-    if layers % runs:
+    if layers < runs:
         fits = [n for n in range(2, layers + 1) if layers % (n * repeats) == 0]
         raise ArgumentError(
-            f"{layers} layers are no {runs} equal runs",
-            why=f"each of {stages} stages has {repeats}" if repeats > 1 else f"the axis has {stages} devices",
+            f"{layers} layers are fewer than {runs} runs",
+            why=(f"each of {stages} stages has {repeats}" if repeats > 1 else f"the axis has {stages} devices")
+            + _behind(nest),
             hint=f"a number of stages out of {', '.join(map(str, fits[:8]))}" if fits else "fewer repeats",
         )
     if repeats > 1 and nest.microbatches % stages:
@@ -64,6 +66,14 @@ def _check_numbers(nest: Nest, stages: int, repeats: int) -> None:
             why="as many as there are stages go round together",
             hint=f"microbatches={stages * max(1, round(nest.microbatches / stages))}",
         )
+
+
+def _behind(nest: Nest) -> str:
+    """What comes after the last layer, which is no equal one."""
+    program = nest.program
+    readers = [op for carry in nest.forward.states for op in program.readers_of(carry.after)]
+    where = program.where(min(readers)) if readers else ""
+    return f"; behind the last equal layer stands {program.spec(min(readers)).kind} at {where}" if where else ""
 
 
 class _Visit(NamedTuple):
@@ -249,9 +259,8 @@ class _StagedStep(StagedLayers):
         long as all else is finite.
         """
         make, ticks, last = self.make, self._ticks, self.stages - 1
-        first, by, place, travelling = (
-            (0, 1, ENTER, self._nest.travelling[0]) if kind == FORWARD else (last, -1, RETURN, self._nest.travelling[1])
-        )
+        first, by, place, tag = (0, 1, ENTER, SENT) if kind == FORWARD else (last, -1, RETURN, RETURNED)
+        travelling = self._nest.travelling[kind == BACKWARD]
         entering = {c.inside: int(self._program.operands[c.initial]) for c in loop.states}
         is_first, comes = self.stage().equals(first), self._visit(tick - ticks.delay(place)).run.equals(0)
         for inside, value in (entering | {v: v for v in travelling}).items():
@@ -263,7 +272,7 @@ class _StagedStep(StagedLayers):
             else:
                 moved = make.select(self.along(is_first, shape), new, moved)
             other = self.zeros(make.type_of(held)) if kind == BACKWARD and inside in entering else new
-            self.held[kind, inside] = tagged(make.select(self.along(there, shape), moved, other), STAGES)
+            self.held[kind, inside] = tagged(make.select(self.along(there, shape), moved, other), tag)
 
     def _visit(self, number: Number) -> _Visit:
         """What the visits of these numbers are to; `run` counts up."""

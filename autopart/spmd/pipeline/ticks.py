@@ -21,6 +21,7 @@ runs in loops between those over ticks.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -91,6 +92,15 @@ class Ticks:
             on_the_way = PLACES[: 4 if begin <= a else 3] if a < end else ()
             found.append(TurnLoop(a, b, on_the_way + (PLACES[4:] if begin <= a else ()), True))
         return tuple(found)
+
+    def work(self, stage: int) -> Iterator[tuple[int, str, int, int]]:
+        """(tick, "F" or "B", microbatch, run of layers) of each visit of a stage, forward and back."""
+        for visit in range(self.visits):
+            group, within = divmod(visit, self.stages * self.repeats) if self.repeats > 1 else (0, 0)
+            microbatch = group * self.stages + within % self.stages if self.repeats > 1 else visit
+            run, back = within // self.stages, self.first_return + self.stages - 1 - stage
+            yield visit + stage, "F", microbatch, run
+            yield visit + back, "B", microbatch, self.repeats - 1 - run
 
     @property
     def slots(self) -> int:

@@ -24,6 +24,7 @@ import numpy as np
 
 from autopart.core.op import OpSpec
 from autopart.core.passes.recompute.lifetimes import Lifetimes
+from autopart.core.periods import periods
 
 LEAST_SHARE = 0.05
 """Share of all residuals that the layers of one period have at least."""
@@ -39,12 +40,6 @@ ABOUT = 1.05
 
 SOON = 1.5
 """What is read within so many layers behind an op is a stream there."""
-
-WORDS = (4, 16, 64)
-"""Lengths of stretches whose next occurrence may be a period away."""
-
-PERIODS = 12
-"""Periods that are tried for each of these lengths: those that most stretches have."""
 
 
 class LayerEnds(NamedTuple):
@@ -91,7 +86,7 @@ class _Repeats:
 
     def between(self, start: int, end: int) -> Iterator[_Layers]:
         """All layers of the steps from `start` to `end`."""
-        found = [rows for period in self._periods(start, end) if (rows := self._repeated(period, start, end))]
+        found = [rows for period in periods(self._word[start:end]) if (rows := self._repeated(period, start, end))]
         makes = [sum(row.residual for row in rows) for rows in found]
         most = max(makes, default=0.0)
         if most <= LEAST_SHARE * self._residual.sum():
@@ -102,19 +97,6 @@ class _Repeats:
             yield from self.between(start, int(row.ends[0]) + 1)
             start = int(row.ends[-1]) + 1
         yield from self.between(start, end)
-
-    def _periods(self, start: int, end: int) -> list[int]:
-        """Distances of stretches that are alike from each other, the shortest first."""
-        stretch, length, found = self._word[start:end], 1, set[int]()
-        while length < max(WORDS) and len(stretch) > length:
-            stretch = stretch[:-length] * _ODD[0] + (stretch[length:] ^ np.uint64(length)) * _ODD[1]
-            stretch, length = stretch ^ (stretch >> np.uint64(29)), 2 * length
-            if length in WORDS:
-                order = np.argsort(stretch, kind="stable")
-                apart = np.diff(order)[stretch[order][1:] == stretch[order][:-1]]
-                distance, count = np.unique(apart, return_counts=True)
-                found |= set(distance[np.argsort(-count, kind="stable")[:PERIODS]].tolist())
-        return sorted(found)
 
     def _repeated(self, period: int, start: int, end: int) -> list[_Layers]:
         """The layers of a period, wherever at least two stand in a row."""
@@ -167,9 +149,6 @@ class _Repeats:
         np.add.at(change, np.maximum(self._from, self._to - soon) + 1, self._bytes)
         np.add.at(change, self._to + 1, -self._bytes)
         return np.cumsum(change)[:-1]
-
-
-_ODD = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9))
 
 
 def _kind(spec: OpSpec) -> tuple[object, ...]:
