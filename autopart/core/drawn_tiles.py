@@ -2,8 +2,10 @@
 
     [B, S tiled] -> [B * S]     no mapping slices S: the tile draws the one that slices B, and is exchanged for it
     [B * S] + [B, S tiled]      here both tiles fit: the drawn one is exchanged back
+    [N tiled, 1] - [1, N tiled]     all pairs: both are repeated, and the first dim is tiled; the other row is gathered
 
-See `TileMapping.drawn_by`.
+See `TileMapping.drawn_by`. The tile of a broadcast gives way too, for what is broadcast is small: it is moved before it is
+repeated (`spmd/moved_views.py`).
 """
 
 # pyright: reportArgumentType=false, reportReturnType=false
@@ -67,9 +69,10 @@ def _read_whole(nests: LoopNests, op: int, axis: int) -> bool:
 
 @kernel
 def not_drawn(nests: LoopNests, op: int, axis: int, found: np.ndarray, count: int) -> int:
-    """Of `count` mappings in `found` that fit, leaves the one that not only drawn tiles agree with; returns how many.
+    """Of `count` mappings in `found` that fit, leaves the one that not only tiles agree with that give way.
 
-    It must slice all operands that are tiled, so that the drawn ones are exchanged and not gathered.
+    Where all give way, that which keeps the most of what is repeated where it is, else the first. It must slice all
+    operands that are tiled, so that they are exchanged and not gathered. Returns how many are left.
     """
     graph = nests.graph
     kept = -1
@@ -79,7 +82,11 @@ def not_drawn(nests: LoopNests, op: int, axis: int, found: np.ndarray, count: in
                 return count
             kept = found[i]
     if kept < 0:
-        return count
+        most = -1.0
+        for i in range(count):
+            stays = _repeated(nests, op, axis, found[i])
+            if stays > most:
+                kept, most = found[i], stays
     for k in range(graph.operand_ptr[op + 1] - graph.operand_ptr[op]):
         value = graph.operands[graph.operand_ptr[op] + k]
         if operand_entry(nests, op, kept, k) < 0 and tiling(nests, value, axis) >= 0:
@@ -106,20 +113,34 @@ def _agrees_with_undrawn(
     for k in range(graph.operand_ptr[op + 1] - graph.operand_ptr[op]):
         value, entry = graph.operands[graph.operand_ptr[op] + k], operand_entry(nests, op, mapping, k)
         agrees = entry >= 0 and tiling(nests, value, axis) == entry
-        if agrees and not _is_drawn(nests, value, axis, scratch, free):
+        if agrees and not _gives_way(nests, value, axis, scratch, free):
             return True
     return False
 
 
 @kernel
-def _is_drawn(nests: LoopNests, value: int, axis: int, reached: np.ndarray, free: int) -> bool:
-    """True if the tile of a value comes from ops alone that a tile elsewhere drew, by way of tiles that agree.
+def _repeated(nests: LoopNests, op: int, axis: int, mapping: int) -> float:
+    """Elements of the largest array of which an operand is a broadcast, if the mapping agrees with its tile."""
+    graph, most = nests.graph, 0.0
+    for k in range(graph.operand_ptr[op + 1] - graph.operand_ptr[op]):
+        value, entry = graph.operands[graph.operand_ptr[op] + k], operand_entry(nests, op, mapping, k)
+        if entry >= 0 and tiling(nests, value, axis) == entry:
+            most = max(most, nests.maps.repeats[graph.op_spec[graph.value_op[value]]])
+    return most
+
+
+@kernel
+def _gives_way(nests: LoopNests, value: int, axis: int, reached: np.ndarray, free: int) -> bool:
+    """True for the tile of a broadcast, and for one that comes from ops alone that a tile elsewhere drew, by way of tiles
+    that agree.
 
     Values that are reached are written to `reached`, from `free` on.
     """
     graph, state = nests.graph, nests.state
     reached[free] = value
     count, at, drawn = 1, 0, False
+    if state.action[value, axis] == 0 and nests.maps.repeats[graph.op_spec[graph.value_op[value]]] > 0:
+        return True
     while at < count:
         op = graph.value_op[reached[free + at]]
         mapping = state.mapping[op, axis]

@@ -76,6 +76,7 @@ def op_strategies(
     passages: Sequence[Passage] = (),
     divided: bool = False,
     free: bool = False,
+    repeated: bool = False,
     from_scalars: bool = False,
     repeats: int = 0,
     stretches: Sequence[tuple[int, Stretch]] = (),
@@ -84,7 +85,8 @@ def op_strategies(
 
     passages       by which something pending may pass
     divided        nothing passes on an axis over which a loop divides the op
-    free           it does no work of its own: `spmd/gathered_slices.py` or `reversed_weights.py` may take its loop away
+    free           it does no work of its own: `spmd/gathered_slices.py` or `moved_views.py` may take its loop away
+    repeated       it repeats what it reads: `spmd/moved_views.py` may take any other mapping, or none
     from_scalars   it may be made whole on every device, whatever its mapping, for a reader that works on parts
     repeats        bits by mapping number: a loop over that mapping divides no work
     stretches      (dim, stretch) by the number that labels have (`MappingTable.stretches`)
@@ -94,8 +96,8 @@ def op_strategies(
     choices: list[list[int]] = []
     for mapping, is_open in zip(fixed.mapping, fixed.is_open, strict=True):
         if mapping != NONE:
-            given_up = [NONE] if not whole and (passes_on or _is_slice(mappings[mapping])) else []
-            others = (*_over_rows(mappings), *_of_updates(mappings, mapping))
+            given_up = [NONE] if not whole and (passes_on or repeated or _is_slice(mappings[mapping])) else []
+            others = range(len(mappings)) if repeated else (*_over_rows(mappings), *_of_updates(mappings, mapping))
             choices.append([mapping, *whole, *given_up, *others, *([] if divided else passing)])
         else:
             choices.append([NONE, *(range(len(mappings)) if is_open else ()), *passing])
