@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
+from autopart.api.looked_up_rows import looked_up_rows
 from autopart.core.actions import ACTIONS, Action
 from autopart.core.arguments import (
     ANYTHING,
@@ -140,10 +141,22 @@ SCHEDULE = sequence(
 """What `ap.jit` and `ap.sweep` take; a tactic is an instance, and a single one stands in a list too."""
 
 
+@dataclass(frozen=True)
+class _LookedUpRows:
+    """What ends every schedule, where it makes the step faster: see `looked_up_rows`."""
+
+    name: str = "rows that are looked up"
+
+    def act(self, partitioning: Partitioning, context: TacticContext) -> TacticResult:
+        """See `Tactic.act`."""
+        return TacticResult(looked_up_rows(partitioning, context.options))
+
+
 def run_tactics(
     partitioning: Partitioning, schedule: Sequence[Tactic], context: TacticContext
 ) -> Iterator[tuple[Tactic, TacticContext, TacticResult]]:
-    """Each tactic in turn acts on `partitioning`; yields (tactic, its context, what it did) after each.
+    """Each tactic in turn acts on `partitioning`; yields (tactic, its context, what it did) after each, and last what
+    `looked_up_rows` did, if that is anything.
 
     `context` says what is the same for all of them. Raises a tactic's `PartitionError` with its name and place.
     """
@@ -155,6 +168,10 @@ def run_tactics(
             raise context.blamed(error, tactic) from None
         yield tactic, context, result
         context = dataclasses.replace(context, notes=(*context.notes, result.report))
+    last = _LookedUpRows()
+    result = last.act(partitioning, context)
+    if result.actions:
+        yield last, context, result
 
 
 def _result(returned: Any) -> TacticResult:
