@@ -190,6 +190,8 @@ class _Finder:
             room = before.extent * self._size // self._ways(op, major)
             of_major = f"{named(spec)} slices dim {dim} once dim {before.operands[operand]} is cut {before.extent} ways"
             return f"{of_major}{self._two_axes(op, major, room)}"
+        if extent % ways == 0 and self._partitioning.state.mapping[op, self._axis] >= 0:
+            return "it is moved before it is repeated, which moves less"
         if extent % ways == 0:
             return "propagation did not reach it"
         return f"{extent} is not a multiple of {ways}{self._two_axes(op, fitting[0], extent // (ways // self._size))}"
