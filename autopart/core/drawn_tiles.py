@@ -87,12 +87,46 @@ def not_drawn(nests: LoopNests, op: int, axis: int, found: np.ndarray, count: in
             stays = _repeated(nests, op, axis, found[i])
             if stays > most:
                 kept, most = found[i], stays
-    for k in range(graph.operand_ptr[op + 1] - graph.operand_ptr[op]):
-        value = graph.operands[graph.operand_ptr[op] + k]
-        if operand_entry(nests, op, kept, k) < 0 and tiling(nests, value, axis) >= 0:
-            return count
+    if result_entry(nests, op, kept, 0) > LAST_TILE:
+        for i in range(count):
+            if result_entry(nests, op, found[i], 0) < LAST_TILE and _slices_all(nests, op, axis, found[i]):
+                kept = found[i]
+    if not _slices_all(nests, op, axis, kept):
+        return count
     found[0] = kept
     return 1
+
+
+@kernel
+def _slices_all(nests: LoopNests, op: int, axis: int, mapping: int) -> bool:
+    """True if the mapping slices every operand that the axis tiles."""
+    graph = nests.graph
+    for k in range(graph.operand_ptr[op + 1] - graph.operand_ptr[op]):
+        value = graph.operands[graph.operand_ptr[op] + k]
+        if operand_entry(nests, op, mapping, k) < 0 and tiling(nests, value, axis) >= 0:
+            return False
+    return True
+
+
+@kernel
+def with_itself(nests: LoopNests, op: int) -> bool:
+    """True for a product of one array, or of two views of it, with itself, of which a tile may draw a mapping."""
+    graph = nests.graph
+    first = graph.operand_ptr[op]
+    if graph.operand_ptr[op + 1] != first + 2 or not nests.maps.drawn[graph.op_spec[op]]:
+        return False
+    return _source(nests, graph.operands[first]) == _source(nests, graph.operands[first + 1])
+
+
+@kernel
+def _source(nests: LoopNests, value: int) -> int:
+    """What a value is a view of."""
+    graph = nests.graph
+    op = graph.value_op[value]
+    while not graph.is_argument[op] and nests.maps.moves[graph.op_spec[op]]:
+        value = graph.operands[graph.operand_ptr[op]]
+        op = graph.value_op[value]
+    return value
 
 
 @kernel

@@ -7,6 +7,8 @@
     n  (_, 2) -> tile 2    columns of rhs; lhs whole
     k  (2, 1) -> sum       partial sums: an all_reduce, unless a consumer slices
 
+Of a product of matrices with themselves, as in Newton-Schulz, a tile of m, n or k draws b: matrices are exchanged for rows.
+
 The older `dot` contracts the last dim of lhs with the first of rhs; `einsum` names its dims by letters.
 """
 
@@ -14,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from autopart.core.op import WHOLE, OpSpec, TileMapping
 from autopart.core.ops.batching import all_batched, behind
@@ -87,7 +90,9 @@ def dot_general(spec: OpSpec) -> Iterable[TileMapping]:
     rows = [d for d in range(len(lhs.shape)) if d not in {a for a, _ in batch + contracting}]
     columns = [d for d in range(len(rhs.shape)) if d not in {b for _, b in batch + contracting}]
     pairs = [*batch, *((d, WHOLE) for d in rows), *((WHOLE, d) for d in columns)]
-    return _factors(spec, pairs, contracting)
+    drawn_by = tuple((k, d) for k, t in enumerate(spec.operands) for d in range(len(t.shape)) if d not in {p[k] for p in batch})
+    for number, mapping in enumerate(_factors(spec, pairs, contracting)):
+        yield replace(mapping, drawn_by=drawn_by) if number < len(batch) else mapping
 
 
 @rule(
