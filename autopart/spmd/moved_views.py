@@ -5,7 +5,8 @@
     subtract %a, %b        loop "B": rows       reads %b in rows: an exchange of 100 MB
     -> loop "B": rows                           all_gather %r, 98 kB, and each device makes its rows
 
-So are reversals of a stored weight that convolutions alone read: a convolution turns its window around, but not through a
+So is what is transposed or reshaped, where its operand is gathered too: one gather for both, as for x.T @ x. And so are
+reversals of a stored weight that convolutions alone read: a convolution turns its window around, but not through a
 gather that stands between the two.
 """
 
@@ -32,7 +33,8 @@ def move_before_views(given: Given) -> None:
     for op in range(ops - 1, -1, -1):
         spec, value = graph.op_spec[op], graph.result_ptr[op]
         repeats = given.nests.maps.repeats[spec] > 0
-        if not (repeats or given.passages.reverses[spec]) or given.is_output[value]:
+        moves = given.nests.maps.moves[spec]
+        if not (repeats or moves or given.passages.reverses[spec]) or given.is_output[value]:
             continue
         for axis in range(axes):
             now = state.mapping[op, axis]
@@ -40,7 +42,9 @@ def move_before_views(given: Given) -> None:
                 continue
             if repeats:
                 _move(given, op, axis)
-            elif given.stored[graph.operands[graph.operand_ptr[op]]] and _is_read_by_windows(given, value, axis):
+            elif moves and _is_read_whole(given, value, axis) and _is_gathered_too(given, op, axis):
+                state.mapping[op, axis] = NO_MAPPING
+            elif given.passages.reverses[spec] and given.stored[graph.operands[graph.operand_ptr[op]]] and _is_read_by_windows(given, value, axis):
                 state.mapping[op, axis] = NO_MAPPING
 
 
@@ -70,6 +74,19 @@ def _is_read_whole(given: Given, value: int, axis: int) -> bool:
         if graph.is_argument[graph.use_op[use]] or reads_tile(given, use, axis):
             return False
     return graph.user_ptr[value + 1] > graph.user_ptr[value]
+
+
+@kernel
+def _is_gathered_too(given: Given, op: int, axis: int) -> bool:
+    """True if another op reads all of what this one reads."""
+    graph = given.nests.graph
+    value = graph.operands[graph.operand_ptr[op]]
+    for i in range(graph.user_ptr[value], graph.user_ptr[value + 1]):
+        use = graph.user[i]
+        reader = graph.use_op[use]
+        if reader != op and not graph.is_argument[reader] and not reads_tile(given, use, axis):
+            return True
+    return False
 
 
 @kernel

@@ -175,7 +175,7 @@ def _of_op(
         known[key] = op_strategies(
             start.program.specs[spec], start.table.of[spec], start.mesh.axis_sizes, Fixed(mapping, may_loop),
             passages=ways.passages[key[1]], divided=bool(statics.passages.divided[spec]),
-            free=bool(statics.passages.free[spec]), repeated=bool(start.table.arrays.repeats[spec]),
+            free=bool(statics.passages.free[spec]), repeated=bool(start.table.arrays.repeats[spec] or start.table.arrays.moves[spec]),
             from_scalars=bool(statics.passages.from_scalars[op]), repeats=int(arrays.specs["repeats"][spec]),
             stretches=start.table.stretches,
         )  # fmt: skip

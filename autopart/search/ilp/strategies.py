@@ -86,7 +86,7 @@ def op_strategies(
     passages       by which something pending may pass
     divided        nothing passes on an axis over which a loop divides the op
     free           it does no work of its own: `spmd/gathered_slices.py` or `moved_views.py` may take its loop away
-    repeated       it repeats what it reads: `spmd/moved_views.py` may take any other mapping, or none
+    repeated       it repeats what it reads, or puts it in another order: `spmd/moved_views.py` may take any other mapping, or none
     from_scalars   it may be made whole on every device, whatever its mapping, for a reader that works on parts
     repeats        bits by mapping number: a loop over that mapping divides no work
     stretches      (dim, stretch) by the number that labels have (`MappingTable.stretches`)
