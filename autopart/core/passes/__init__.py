@@ -1,5 +1,6 @@
 """Passes over the unpartitioned program: see `program_pass.py` for what one is and how to add one."""
 
+from autopart.core.passes.banded_products import BandedProducts
 from autopart.core.passes.borders import Borders
 from autopart.core.passes.combined_slices import CombinedSlices
 from autopart.core.passes.dead_code import DeadCode
@@ -36,6 +37,7 @@ IMPORT_PASSES: tuple[Pass, ...] = (
     EmptyArrays(),
     KnownIndices(),
     KnownWindows(),
+    BandedProducts(),
     EqualProducts(),
     JoinedPads(),
     DeadCode(),
@@ -61,6 +63,7 @@ __all__ = [
     "PASSES",
     "PASSES_KIND",
     "POLICIES",
+    "BandedProducts",
     "Borders",
     "CombinedSlices",
     "DeadCode",
