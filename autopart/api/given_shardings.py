@@ -72,7 +72,7 @@ class GivenShardings:
         report = {
             "shardings": texts,
             "kept_whole": self._kept_whole(partitioning),
-            "memory_kinds": self._memory_kinds(),
+            "memory_kinds": {given.what: given.memory_kind for given in self.shardings if given.memory_kind},
         }
         return TacticResult([*actions, *map(Propagate, order)], report)
 
@@ -87,13 +87,6 @@ class GivenShardings:
         while len(order) < len(before):
             order.append(next(a for a, outer in before.items() if a not in order and outer.issubset(order)))
         return order
-
-    def _memory_kinds(self) -> list[str]:
-        return [
-            f"{given.what}: memory_kind {given.memory_kind!r} is left out, and the array counts in the devices' memory"
-            for given in self.shardings
-            if given.memory_kind
-        ]
 
     def _kept_whole(self, partitioning: Partitioning) -> dict[str, str]:
         """Axis -> what the constraints in the model keep whole on it, the largest value with its line."""

@@ -82,6 +82,7 @@ class Traced:
     passes              what each pass over the program took and did
     kept_state          the top-level arguments that are not donated although their next value comes back: by name the
                         positions of their leaves among the program's arguments
+    on_host             the outputs that the function puts into the host's memory
     """
 
     program: Program
@@ -94,6 +95,7 @@ class Traced:
     choices: tuple[PlatformChoice, ...] = field(default=(), repr=False, compare=False)
     passes: tuple[PassReport, ...] = field(default=(), repr=False, compare=False)
     kept_state: Mapping[str, range] = field(default_factory=dict[str, range], repr=False, compare=False)
+    on_host: frozenset[int] = frozenset()
 
     @property
     def closed_over(self) -> tuple[np.ndarray, ...]:
@@ -316,6 +318,10 @@ def _without_sharding(x: Any) -> Any:
     return jax.ShapeDtypeStruct(x.shape, x.dtype, weak_type=kind.weak_type) if explicit or placed else x
 
 
+def _is_on_host(aval: Any) -> bool:
+    return getattr(aval, "memory_space", None) == jax.memory.Space.Host
+
+
 def _lowered(fun: Callable, options: Options, traced: jax.stages.Traced, platform: str) -> Traced:
     """The program of a traced function, lowered for `platform`. Raises `ProgramError` where jax cannot."""
     name = getattr(fun, "__name__", repr(fun))
@@ -362,7 +368,10 @@ def _lowered(fun: Callable, options: Options, traced: jax.stages.Traced, platfor
         names[leaves.start].partition("/")[0]: range(leaves.start + len(closed_over), leaves.stop + len(closed_over))
         for leaves in kept
     }
-    read = Traced(program, in_tree, out_tree, in_avals, out_avals, platform, again, choices, kept_state=kept_by_name)
+    read = Traced(
+        program, in_tree, out_tree, in_avals, out_avals, platform, again, choices, kept_state=kept_by_name,
+        on_host=frozenset(n for n, a in enumerate(traced.jaxpr.out_avals) if _is_on_host(a)),
+    )  # fmt: skip
     return read.after_optional((DefaultGenerators(platform), *IMPORT_PASSES)).after(options.passes)
 
 

@@ -112,7 +112,13 @@ def device_local_function(
     call = device_local_call(module, types, program.source.bodies, weak, compile_right_on_cpu)
     in_specs = tuple(in_specs[i] for i in passed)
     on_devices = jax.shard_map(call, mesh=mesh, in_specs=in_specs, out_specs=list(out_specs), check_vma=False)
-    return lambda *arrays: on_devices(*(arrays[i] for i in passed))
+    return lambda *arrays: on_devices(*(_on_device(arrays[i]) for i in passed))
+
+
+def _on_device(array: Any) -> Any:
+    """The array, brought in from the host's memory if it is there."""
+    at = jax.typeof(array).memory_space
+    return jax.device_put(array, jax.memory.Space.Device) if at == jax.memory.Space.Host else array
 
 
 # ---- meshes and layouts in jax's terms
