@@ -29,6 +29,7 @@ from autopart.core.passes.sliced_products import SlicedProducts
 from autopart.core.passes.split_argmax import SplitArgmax
 from autopart.core.passes.split_cumulative import SplitCumulative
 from autopart.core.passes.split_top_k import SplitTopK
+from autopart.core.passes.updated_stacks import UpdatedStacks
 
 IMPORT_PASSES: tuple[Pass, ...] = (
     SplitArgmax(),
@@ -53,6 +54,7 @@ IMPORT_PASSES: tuple[Pass, ...] = (
     SlicedProducts(),
     JoinedReductions(),
     IndexPositions(),
+    UpdatedStacks(),
     ScannedRows(),
     LayerOrder(),
 )
@@ -94,6 +96,7 @@ __all__ = [
     "SplitArgmax",
     "SplitCumulative",
     "SplitTopK",
+    "UpdatedStacks",
     "pass_of",
     "register_pass",
     "run_optional_passes",
