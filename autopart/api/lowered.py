@@ -78,6 +78,7 @@ class Lowered:
     compiler_options: Mapping[str, Any] | None = None
     inline: bool = False
     remake: Remake | None = field(default=None, repr=False, compare=False)
+    free_layouts: bool = False
 
     def __repr__(self) -> str:
         cost = f", {self.estimate}" if self.estimate else ""
@@ -303,7 +304,7 @@ class Lowered:
         module = self.exported if traced is self.traced else export(scheduled.device_local)
         inputs, outputs = self._placed(mesh)
         weak = {n for n, aval in enumerate(traced.out_avals) if aval.weak_type}
-        placed = on_mesh(scheduled.device_local, module, mesh, inputs, outputs, self.inline, weak)
+        placed = on_mesh(scheduled.device_local, module, mesh, inputs, outputs, self.inline, weak, self.free_layouts)
         return Compiled(placed, traced, asked)
 
     @property
