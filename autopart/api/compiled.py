@@ -69,7 +69,8 @@ class Compiled:
 
     @property
     def in_formats(self) -> Any:
-        """jax's `Format` of each input, layout and sharding, as the pytree `(args, kwargs)`: `jax.device_put` takes them."""
+        """jax's `Format` of each input, layout and sharding, as the pytree `(args, kwargs)`: `jax.device_put` takes
+        them."""
         return jax.tree.unflatten(self._traced.in_tree, self._traced.of_leaves(self._formats))
 
     @functools.cached_property

@@ -125,8 +125,8 @@ def jit(
     it, where there is one, without a call. `device` and `backend`, which `jax.jit` deprecates, are refused: the mesh
     says what runs where.
 
-    With `layouts="auto"` XLA chooses the layouts in memory of all arguments, and donated state keeps its own from step to
-    step: an array in another layout is moved once, and `Compiled.in_formats` says what to put it in beforehand.
+    With `layouts="auto"` XLA chooses the layouts in memory of all arguments, and donated state keeps its own from step
+    to step: an array in another layout is moved once, and `Compiled.in_formats` says what to put it in beforehand.
 
     Several threads may call it; each shape is compiled once. In a class it is a method, whose `self` is static or a
     pytree. Under `jax.jit`, `scan` and the like it runs as part of the program around it; transform with `grad` or

@@ -1,7 +1,7 @@
 """The step that ends what is written by hand of a schedule: rows that are looked up by whole indices are tiled.
 
-See `core/looked_up_rows.py`. It comes after the last tactic, since a later one may divide otherwise what reads the rows, as
-Megatron does behind a look-up of tokens, and before a search. It is priced along each axis, and kept where the
+See `core/looked_up_rows.py`. It comes after the last tactic, since a later one may divide otherwise what reads the
+rows, as Megatron does behind a look-up of tokens, and before a search. It is priced along each axis, and kept where the
 axis divides more of the flop by it and the step is faster.
 """
 

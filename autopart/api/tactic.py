@@ -112,7 +112,8 @@ class Tactic(Protocol):
 
     @property
     def name(self) -> str:
-        """What the metadata calls it. One that has `is_complete`, as a search or a plan, is followed by nothing of ours."""
+        """What the metadata calls it. One that has `is_complete`, as a search or a plan, is followed by nothing of
+        ours."""
         ...
 
     def act(self, partitioning: Partitioning, context: TacticContext) -> TacticResult:

@@ -4,8 +4,8 @@
     [B * S] + [B, S tiled]      here both tiles fit: the drawn one is exchanged back
     [N tiled, 1] - [1, N tiled]     all pairs: both are repeated, and the first dim is tiled; the other row is gathered
 
-See `TileMapping.drawn_by`. The tile of a broadcast gives way too, for what is broadcast is small: it is moved before it is
-repeated (`spmd/moved_views.py`).
+See `TileMapping.drawn_by`. The tile of a broadcast gives way too, for what is broadcast is small: it is moved before it
+is repeated (`spmd/moved_views.py`).
 """
 
 # pyright: reportArgumentType=false, reportReturnType=false
@@ -74,7 +74,6 @@ def not_drawn(nests: LoopNests, op: int, axis: int, found: np.ndarray, count: in
     Where all give way, that which keeps the most of what is repeated where it is, else the first. It must slice all
     operands that are tiled, so that they are exchanged and not gathered. Returns how many are left.
     """
-    graph = nests.graph
     kept = -1
     for i in range(count):
         if _agrees_with_undrawn(nests, op, axis, found[i], found, count):
@@ -165,8 +164,8 @@ def _repeated(nests: LoopNests, op: int, axis: int, mapping: int) -> float:
 
 @kernel
 def _gives_way(nests: LoopNests, value: int, axis: int, reached: np.ndarray, free: int) -> bool:
-    """True for the tile of a broadcast, and for one that comes from ops alone that a tile elsewhere drew, by way of tiles
-    that agree.
+    """True for the tile of a broadcast, and for one that comes from ops alone that a tile elsewhere drew, by way of
+    tiles that agree.
 
     Values that are reached are written to `reached`, from `free` on.
     """

@@ -14,8 +14,6 @@ import numpy as np
 from autopart.core.actions import Tile
 from autopart.core.layout import LAST_TILE
 from autopart.core.op import WHOLE
-from autopart.core.ops.rule import traits_of
-from autopart.core.ops.traits import Slicing
 from autopart.core.partitioning import Partitioning
 
 MOST_IN_TURN = 8
@@ -38,7 +36,7 @@ def looked_up(partitioning: Partitioning, axis: str) -> Iterator[tuple[int, int]
     """(value, dim) of look-ups that leave a sum along the axis, and whose indices are whole: the first dim of theirs
     that it divides."""
     program, index = partitioning.program, partitioning.mesh.index(axis)
-    looks_up = np.array([isinstance(t := traits_of(spec), Slicing) and t.indexed for spec in program.specs], np.bool_)
+    looks_up = partitioning.table.arrays.looks_up
     loops = partitioning.state.mapping[:, index]
     for op in np.flatnonzero(looks_up[program.op_spec] & (loops >= 0)).tolist():
         mappings = partitioning.table.of[program.op_spec[op]]

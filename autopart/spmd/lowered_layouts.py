@@ -15,7 +15,7 @@ import numpy as np
 from autopart.core.kernels import kernel
 from autopart.core.layout import local_elements
 from autopart.spmd.divided_scatters import divide_scatters
-from autopart.spmd.divided_tables import divide_tables
+from autopart.spmd.divided_tables import divide_tables, gather_tables
 from autopart.spmd.gathered_slices import gather_sliced
 from autopart.spmd.layouts import layouts
 from autopart.spmd.moved_views import move_before_views
@@ -69,6 +69,7 @@ def _lay_out(given: Given, ways: Ways, has_stretches: bool, share_within: int, f
         gather_sliced(given)
     move_before_views(given)
     divide_tables(given, share_within)
+    gather_tables(given)
     divide_scatters(given)
     pass_reductions(given, ways, found.passing)
     layouts(

@@ -42,9 +42,9 @@ def move_before_views(given: Given) -> None:
                 continue
             if repeats:
                 _move(given, op, axis)
-            elif moves and _is_read_whole(given, value, axis) and _is_gathered_too(given, op, axis):
-                state.mapping[op, axis] = NO_MAPPING
-            elif given.passages.reverses[spec] and given.stored[graph.operands[graph.operand_ptr[op]]] and _is_read_by_windows(given, value, axis):
+            elif _is_read_whole(given, value, axis) and (
+                (moves and _is_gathered_too(given, op, axis)) or _is_turned_weight(given, op)
+            ):
                 state.mapping[op, axis] = NO_MAPPING
 
 
@@ -90,11 +90,10 @@ def _is_gathered_too(given: Given, op: int, axis: int) -> bool:
 
 
 @kernel
-def _is_read_by_windows(given: Given, value: int, axis: int) -> bool:
-    """True if convolutions alone read the value, and all of it on the axis."""
-    graph = given.nests.graph
+def _is_turned_weight(given: Given, op: int) -> bool:
+    """True for a reversal of what is stored that convolutions alone read."""
+    graph, passages, value = given.nests.graph, given.passages, given.nests.graph.result_ptr[op]
+    turned = passages.reverses[graph.op_spec[op]] and given.stored[graph.operands[graph.operand_ptr[op]]]
     for i in range(graph.user_ptr[value], graph.user_ptr[value + 1]):
-        reader = graph.use_op[graph.user[i]]
-        if not given.passages.windows[graph.op_spec[reader]]:
-            return False
-    return _is_read_whole(given, value, axis)
+        turned = turned and passages.windows[graph.op_spec[graph.use_op[graph.user[i]]]]
+    return turned

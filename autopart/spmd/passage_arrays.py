@@ -122,7 +122,8 @@ def _grows(spec: OpSpec) -> bool:
 
 
 def _identity(spec: OpSpec) -> int:
-    """The reductions, as bits, of which a splat constant is the result and each part: zeros, NaN and infinity, of a sum."""
+    """The reductions, as bits, of which a splat constant is the result and each part: zeros, NaN and infinity, of a
+    sum."""
     value = splat_value(spec)
     if value is None:
         return 0

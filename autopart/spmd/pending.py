@@ -7,18 +7,19 @@
 
 A value that is pending on an axis goes on through an op if the op has a passage for it (`core/ops/passages.py`), if
 nothing else reads the value and no action is on it, and if what else the op reads is whole or stands for parts: zeros
-or NaN for a sum, anything for a maximum. A mask or a scale that is tiled is gathered for that, before it is broadcast. The ways of several sums join in an op that adds them, so a way is a tree. For each
-tree and axis, the reduction is done at the points that move the fewest bytes in all:
+or NaN for a sum, anything for a maximum. A mask or a scale that is tiled is gathered for that, before it is broadcast.
+The ways of several sums join in an op that adds them, so a way is a tree. For each tree and axis, the reduction is done
+at the points that move the fewest bytes in all:
 
     bytes = bytes of the value on one device x runs of its loop x (1 if all its readers slice it, else 2)
 
-(reduce_scatter or all_reduce), and what is gathered on the way to it. Where two choices move the same bytes, the one that repeats less work is taken (an op
-that passes parts does not loop over the axis), and if that is the same too, the later one. So sums are added before
-they are reduced, a slice comes before the reduction and a broadcast after it, and the reduction comes after a
-transpose, which the compiler then makes part of the matmul. A convert to a wider float is passed where two sums are
-added behind converts, or where a loop adds up what is converted in each turn; elsewhere it would double the bytes. An
-array is reduced before it is scaled by a number, as the sums of a mean are: the kernels that read it scale it, while an
-array to reduce would be scaled by a kernel of its own.
+(reduce_scatter or all_reduce), and what is gathered on the way to it. Where two choices move the same bytes, the one
+that repeats less work is taken (an op that passes parts does not loop over the axis), and if that is the same too, the
+later one. So sums are added before they are reduced, a slice comes before the reduction and a broadcast after it, and
+the reduction comes after a transpose, which the compiler then makes part of the matmul. A convert to a wider float is
+passed where two sums are added behind converts, or where a loop adds up what is converted in each turn; elsewhere it
+would double the bytes. An array is reduced before it is scaled by a number, as the sums of a mean are: the kernels that
+read it scale it, while an array to reduce would be scaled by a kernel of its own.
 
 A carry passes what the body of its loop adds up from zeros, if that moves fewer bytes: one reduction after the loop. It
 passes nothing where the bytes are the same, as they are for rows written one by one into a carried array: the array
@@ -332,8 +333,8 @@ def _is_whole(given: Given, axis: int, value: int) -> bool:
 
 @kernel
 def _made_whole(given: Given, axis: int, value: int) -> int:
-    """The value that is gathered to have all of this one, which is tiled: what it is a broadcast of; -1 if scalars alone
-    make it. What is between is made whole by each device."""
+    """The value that is gathered to have all of this one, which is tiled: what it is a broadcast of; -1 if scalars
+    alone make it. What is between is made whole by each device."""
     graph = given.nests.graph
     while tiling(given.nests, value, axis) >= 0 and goes_on(given, axis, value):
         op = graph.value_op[value]

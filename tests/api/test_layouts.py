@@ -36,7 +36,8 @@ def test_formats_are_what_device_put_takes_and_state_leaves_as_it_came():
     (state, x, _), _ = compiled.in_formats
     w = jax.device_put(jnp.ones((8, 8)), state["w"])
     made, _ = compiled({"w": w}, *arguments()[1:])
-    assert made["w"].format.layout == state["w"].layout and x.sharding == compiled.in_shardings[0][1]
+    assert made["w"].format.layout == state["w"].layout
+    assert x.sharding == compiled.in_shardings[0][1]
 
 
 def test_under_jit_the_program_is_part_of_the_one_around_it():

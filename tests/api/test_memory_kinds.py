@@ -25,7 +25,8 @@ def test_state_that_is_given_to_the_host_comes_from_there_and_goes_back(donated)
     step = ap.jit(update, MESH, in_shardings=(HOST, P("d")), out_shardings=(HOST, None), donate_argnums=donated)
     for _ in range(2):
         state, total = step(jax.device_put(jnp.arange(128.0).reshape(16, 8), HOST), x)
-        assert state.sharding.memory_kind == "pinned_host" and total.sharding.memory_kind != "pinned_host"
+        assert state.sharding.memory_kind == "pinned_host"
+        assert total.sharding.memory_kind != "pinned_host"
         np.testing.assert_allclose(state, wanted[0])
         np.testing.assert_allclose(total, wanted[1])
     assert step.lower(state, x).out_shardings[0].memory_kind == "pinned_host"

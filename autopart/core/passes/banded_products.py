@@ -4,9 +4,9 @@
     -> y[2h + p] = w0[h,p] x[h-1] + w1[h,p] x[h] + w2[h,p] x[h+1]
 
 A tile of x then reads a border of its neighbours, where a product with the whole matrix left a sum of all of y; and the
-work is that of the band. `a` rows of x make `b` rows of y where these are the smallest numbers of their ratio: a resize up
-has a = 1, one down b = 1, and their gradients the other way round. The band is added up in f32 at least. What is not finite
-in x reaches only the rows whose band it is in, where times zero it would make NaN of all.
+work is that of the band. `a` rows of x make `b` rows of y where these are the smallest numbers of their ratio: a resize
+up has a = 1, one down b = 1, and their gradients the other way round. The band is added up in f32 at least. What is not
+finite in x reaches only the rows whose band it is in, where times zero it would make NaN of all.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ class BandedProducts(PatternPass):
 
 
 def _band(matrix: np.ndarray) -> tuple[int, np.ndarray] | None:
-    """(first, w[rows, h, p]): output row h b + p is the sum over r of w[r, h, p] x[h a + first + r]; None for no band."""
+    """(first, w[rows, h, p]): output row h b + p is the sum over r of w[r, h, p] x[h a + first + r]; None for no
+    band."""
     ins, outs = matrix.shape
     blocks = math.gcd(ins, outs)
     if ins < LEAST_SHARE or blocks == 1:
@@ -81,7 +82,7 @@ def _band(matrix: np.ndarray) -> tuple[int, np.ndarray] | None:
 def _summed(at: PatternRewriter, x: int, dim: int, found: tuple[int, np.ndarray]) -> int:
     """`x` with dim `dim` multiplied by the band."""
     (first, band), type_ = found, at.type_of(x)
-    count, blocks, b = band.shape
+    _, blocks, b = band.shape
     shape, a, none = type_.shape, type_.shape[dim] // blocks, [0] * len(type_.shape)
     wide = (*shape[:dim], blocks, b, *shape[dim + 1 :])
     dims = [d if d <= dim else d + 1 for d in range(len(shape))]

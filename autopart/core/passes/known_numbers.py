@@ -92,7 +92,9 @@ def _computed(at: PatternRewriter, value: int) -> np.ndarray | None:
     """The elements of a value of which those of all operands are known, or are known to be none."""
     op = at.maker(value)
     spec = at.spec(op)
-    if len(spec.results) != 1 or math.prod(spec.results[0].shape) > _most(at) or not _is_plain(at, spec.results[0].dtype):
+    if len(spec.results) != 1 or not _is_plain(at, spec.results[0].dtype):
+        return None
+    if math.prod(spec.results[0].shape) > _most(at):
         return None
     if spec.kind == "constant":
         return _constant(at, op, spec)

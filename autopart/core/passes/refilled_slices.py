@@ -77,7 +77,13 @@ def _pad(at: PatternRewriter, op: int) -> int | None:
 
 
 def _rows(
-    at: PatternRewriter, value: int, fill: int, shape: Sequence[int], dim: int, low: int, masked: list[tuple[int, int, int]]
+    at: PatternRewriter,
+    value: int,
+    fill: int,
+    shape: Sequence[int],
+    dim: int,
+    low: int,
+    masked: Sequence[tuple[int, int, int]],
 ) -> int:
     """A few rows of `value` where they stand, and `fill` everywhere else: rows alone move."""
     made = at.broadcast(fill, shape)

@@ -89,7 +89,8 @@ def _takes_row(at: PatternRewriter, op: int, stack: int, index: int) -> bool:
 def _updated_in_part(at: PatternRewriter, op: int) -> int | None:
     """An update of a part of a row, where the row was read, updated so and written back."""
     stack, row, index, *others = at.operands(op)
-    if not _is_row(at, row, stack) or not _are_zero(at, others) or at.made_by(row, "broadcast_in_dim", "reshape") is None:
+    written = _is_row(at, row, stack) and _are_zero(at, others) and at.made_by(row, "broadcast_in_dim", "reshape")
+    if not written:
         return None
     [whole] = at.operands(at.maker(row))
     if at.type_of(whole).shape != at.type_of(stack).shape[1:] or at.rewriting.is_seen(whole):
@@ -100,7 +101,9 @@ def _updated_in_part(at: PatternRewriter, op: int) -> int | None:
         before = at.operands(parts[-1])[0]
     taken = at.maker(before)
     starts = [start for part in parts for start in at.operands(part)[2:]]
-    if not parts or any(at.type_of(start) != at.type_of(index) for start in starts) or at.made_by(before, "reshape") is None or not _takes_row(at, at.maker(at.operands(taken)[0]), stack, index):
+    if not parts or any(at.type_of(start) != at.type_of(index) for start in starts):
+        return None
+    if at.made_by(before, "reshape") is None or not _takes_row(at, at.maker(at.operands(taken)[0]), stack, index):
         return None
     with at.at(at.place_of(parts[0])):
         made = stack

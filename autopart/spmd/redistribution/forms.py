@@ -19,9 +19,9 @@ ones share a latency.
 
 An all_reduce goes through a group of devices twice. Of few bytes, where all that counts is the latency, it is quicker
 to gather the parts and to reduce them on each device (`other_ways`): the extremes and positions of an argmax over a
-vocabulary, for each token that is decoded. NCCL reduces few bytes in one kernel, so on GPUs that is no quicker, and moves
-as many times the bytes as there are devices (`gathers_parts`). Sums stay what they are: the order in which they are added would be
-another, and the compiler makes one all_reduce of many.
+vocabulary, for each token that is decoded. NCCL reduces few bytes in one kernel, so on GPUs that is no quicker, and
+moves as many times the bytes as there are devices (`gathers_parts`). Sums stay what they are: the order in which they
+are added would be another, and the compiler makes one all_reduce of many.
 """
 
 from __future__ import annotations

@@ -29,8 +29,8 @@ def common_dims(spec: OpSpec, dims: Iterable[int]) -> Iterator[TileMapping]:
 
 
 def exchanged(spec: OpSpec, mappings: Iterable[TileMapping]) -> list[TileMapping]:
-    """The mappings, drawn by a tile of a dim that none of them slices, since the op reads it whole: the tile is exchanged
-    for the one that they slice, and no device has all of the operand."""
+    """The mappings, drawn by a tile of a dim that none of them slices, since the op reads it whole: the tile is
+    exchanged for the one that they slice, and no device has all of the operand."""
     found = list(mappings)
     sliced = {at for m in found for at in enumerate(m.operands)}
     whole = [(k, d) for k, t in enumerate(spec.operands) for d in range(len(t.shape)) if (k, d) not in sliced]
