@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
-from autopart.api.looked_up_rows import looked_up_rows
+from autopart.api.followed_look_ups import follow_look_ups
 from autopart.core.actions import ACTIONS, Action
 from autopart.core.arguments import (
     ANYTHING,
@@ -144,13 +144,13 @@ SCHEDULE = sequence(
 
 @dataclass(frozen=True)
 class _LookedUpRows:
-    """See `looked_up_rows`."""
+    """See `follow_look_ups`."""
 
     name: str = "rows that are looked up"
 
     def act(self, partitioning: Partitioning, context: TacticContext) -> TacticResult:
         """See `Tactic.act`."""
-        return TacticResult(looked_up_rows(partitioning, context.options))
+        return TacticResult(follow_look_ups(partitioning, context.options))
 
 
 def _with_look_ups(schedule: Sequence[Tactic]) -> Iterator[tuple[int, Tactic]]:
@@ -166,7 +166,7 @@ def run_tactics(
     partitioning: Partitioning, schedule: Sequence[Tactic], context: TacticContext
 ) -> Iterator[tuple[Tactic, TacticContext, TacticResult]]:
     """Each tactic in turn acts on `partitioning`; yields (tactic, its context, what it did) after each, and what
-    `looked_up_rows` did, if that is anything.
+    `follow_look_ups` did, if that is anything.
 
     `context` says what is the same for all of them. Raises a tactic's `PartitionError` with its name and place.
     """

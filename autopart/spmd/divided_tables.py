@@ -9,8 +9,9 @@ that are among its 8,000 rows, and the sums go to the devices that asked. Where 
 the table is gathered, and where another use is so near that both share the gather. Decided by bytes on a device, times
 the runs of a loop, as `pending.py` decides where a sum is reduced.
 
-The other way round, of any array: where a look-up in tiled rows is read in tiles, and there are no more rows than are looked
-up, all rows are gathered, and each device looks up its own. A shuffle moves the same by either way; this one writes less.
+The other way round, of any array: where a look-up in tiled rows is read in tiles, and there are no more rows than are
+looked up, all rows are gathered, and each device looks up its own. A shuffle moves the same by either way; this one
+writes less.
 """
 
 # pyright: reportArgumentType=false, reportReturnType=false

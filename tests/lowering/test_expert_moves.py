@@ -157,12 +157,14 @@ TABLE = {
     "Newton-Schulz": Row(
         orthogonal, (shape(8, 8, 16),), (shape(32, 2048, 2048),), {"x": 1}, 700 * MB, ("all_to_all", "all_reduce")
     ),
-    "a matrix by itself": Row(covariance, (shape(32, 16),), (shape(65536, 1024),), {"x": 1}, 270 * MB, ("all_gather", "all_reduce")),
+    "a matrix by itself": Row(
+        covariance, (shape(32, 16),), (shape(65536, 1024),), {"x": 1}, 270 * MB, ("all_gather", "all_reduce")
+    ),
     "twice as large": Row(
         resized, (shape(2, 32, 16),), (shape(64, 1024, 1024),), {"x": 1}, 1 * MB, ("all_permute",)
     ),
     "half, and its gradient": Row(
-        cubic_gradient, (shape(2, 64, 32),), (shape(64, 1024, 1024),), {"x": 1}, 7 * MB, ("all_permute",), 1.2
+        cubic_gradient, (shape(2, 64, 32),), (shape(64, 1024, 1024),), {"x": 1}, 7 * MB, ("all_permute",)
     ),
 }  # fmt: skip
 

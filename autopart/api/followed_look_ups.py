@@ -16,7 +16,7 @@ from autopart.costmodel.lower_for_device import lower_for_device
 from autopart.spmd.device_local import LoweringOptions
 
 
-def looked_up_rows(partitioning: Partitioning, options: LoweringOptions) -> list[Action]:
+def follow_look_ups(partitioning: Partitioning, options: LoweringOptions) -> list[Action]:
     """The actions of that step, which are applied; none where the mesh names no device, so that nothing is priced."""
     taken: list[Action] = []
     for axis in partitioning.mesh.axis_names if partitioning.mesh.device is not None else ():
