@@ -288,9 +288,22 @@ def _fits(given: Given, ways: Ways, axis: int, op: int, passage: int) -> int:
             if not goes_on(given, axis, value) and not _is_fork(given, ways, axis, value):
                 return 0
             found = by if found == by or pending == by else ANY_CODE
-        elif pending != 0:
+        elif pending != 0 or (not _is_whole(given, axis, value) and _divides_more(given, axis, op)):
             return 0
     return found
+
+
+@kernel
+def _divides_more(given: Given, axis: int, op: int) -> bool:
+    """True if another axis tiles the op's result and not all that it reads. Bytes are compared axis by axis, and a sum
+    over both axes would seem to be cheaper there than it is."""
+    graph = given.nests.graph
+    for other in range(given.nests.sizes.shape[0]):
+        if other != axis and tiling(given.nests, graph.result_ptr[op], other) >= 0:
+            for use in range(graph.operand_ptr[op], graph.operand_ptr[op + 1]):
+                if tiling(given.nests, graph.operands[use], other) < 0:
+                    return True
+    return False
 
 
 @kernel
