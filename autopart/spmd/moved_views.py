@@ -18,7 +18,7 @@ from autopart.core.kernels import kernel
 from autopart.core.layout import LAST_TILE
 from autopart.core.loop_nests import NO_MAPPING, divides, operand_entry, result_entry
 from autopart.spmd.gathered_slices import reads_tile
-from autopart.spmd.pending import Given
+from autopart.spmd.pending import Given, elements_without
 from autopart.spmd.undecided_ops import read_at, tile_read
 
 
@@ -50,11 +50,15 @@ def move_before_views(given: Given) -> None:
 
 @kernel
 def _move(given: Given, op: int, axis: int) -> None:
-    """Has an op that repeats make what is read of it: another tile, or the whole."""
+    """Has an op that repeats make what is read of it: the whole, or another tile where an exchange of tiles moves
+    more."""
     graph, maps, state = given.nests.graph, given.nests.maps, given.nests.state
     value, now = graph.result_ptr[op], state.mapping[op, axis]
     read = tile_read(given.nests, given.is_output, value, axis)
     if read == result_entry(given.nests, op, now, 0) or (read < 0 and not _is_read_whole(given, value, axis)):
+        return
+    gathered = elements_without(given, axis, graph.operands[graph.operand_ptr[op]])
+    if read >= 0 and gathered >= elements_without(given, axis, value) / given.nests.sizes[axis]:
         return
     stamp = read_at(given.nests, value, axis)
     state.mapping[op, axis] = NO_MAPPING
