@@ -64,8 +64,10 @@ def gather_tables(given: Given) -> None:
             if now < 0 or graph.closed[op, axis] or not LAST_TILE < result_entry(given.nests, op, now, 0) <= OR:
                 continue
             tile = tile_read(given.nests, given.is_output, made, axis)
-            rows = elements_without(given, axis, table) * passages.element_bytes[table]
-            if tile < 0 or rows > elements_without(given, axis, made) * passages.element_bytes[made]:
+            if tile < 0 or _is_tiled_elsewhere(given, table, axis):
+                continue
+            found = elements_without(given, axis, made) * passages.element_bytes[made]
+            if elements_without(given, axis, table) * passages.element_bytes[table] > found:
                 continue
             for mapping in range(maps.first[spec + 1] - maps.first[spec]):
                 fits = (
@@ -77,6 +79,15 @@ def gather_tables(given: Given) -> None:
                     and divides(given.nests, op, mapping, axis)
                 ):
                     state.mapping[op, axis], state.op_stamp[op, axis] = mapping, read_at(given.nests, made, axis)
+
+
+@kernel
+def _is_tiled_elsewhere(given: Given, value: int, axis: int) -> bool:
+    """True if another axis tiles the value: bytes are compared axis by axis, and one gather is for both."""
+    elsewhere = False
+    for other in range(given.nests.sizes.shape[0]):
+        elsewhere = elsewhere or (other != axis and tiling(given.nests, value, other) >= 0)
+    return elsewhere
 
 
 @kernel

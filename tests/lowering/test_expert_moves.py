@@ -161,10 +161,10 @@ TABLE = {
         covariance, (shape(32, 16),), (shape(65536, 1024),), {"x": 1}, 270 * MB, ("all_gather", "all_reduce")
     ),
     "twice as large": Row(
-        resized, (shape(2, 32, 16),), (shape(64, 1024, 1024),), {"x": 1}, 1 * MB, ("all_permute",)
+        resized, (shape(2, 256, 16),), (shape(64, 1024, 1024),), {"x": 1}, 1 * MB, ("all_permute",)
     ),
     "half, and its gradient": Row(
-        cubic_gradient, (shape(2, 64, 32),), (shape(64, 1024, 1024),), {"x": 1}, 7 * MB, ("all_permute",)
+        cubic_gradient, (shape(2, 512, 32),), (shape(64, 1024, 1024),), {"x": 1}, 7 * MB, ("all_permute",)
     ),
 }  # fmt: skip
 

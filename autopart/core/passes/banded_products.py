@@ -2,6 +2,7 @@
 
     y[j] = sum over i of w[i, j] x[i]      bilinear upsampling by 2: w[i, j] is 0 but for i in j // 2 - 1 .. j // 2 + 1
     -> y[2h + p] = w0[h,p] x[h-1] + w1[h,p] x[h] + w2[h,p] x[h+1]
+    downsampling by 2: x in blocks of 2 rows, y[h] = sum over p of w0[h,p] x[2h-2+p] + w1[h,p] x[2h+p] + ..
 
 A tile of x then reads a border of its neighbours, where a product with the whole matrix left a sum of all of y; and the
 work is that of the band. `a` rows of x make `b` rows of y where these are the smallest numbers of their ratio: a resize
@@ -21,11 +22,12 @@ from autopart.core.passes.known_numbers import weights
 from autopart.core.passes.pattern_rewriter import PatternPass, PatternRewriter
 from autopart.core.passes.program_pass import register_pass
 
-MOST_ROWS = 16
-"""Shifted rows that are added up."""
+MOST_BLOCKS = 16
+"""Blocks of rows, each moved as a whole, that are added up."""
 
-LEAST_SHARE = 8
-"""The band is narrow if the matrix has so many times its rows."""
+LEAST_SHARE = 64
+"""The band is narrow if the matrix has so many times the rows of its blocks; a matrix unit does shorter ones as fast,
+by estimate for v5e."""
 
 
 @register_pass("banded_products")
@@ -60,39 +62,40 @@ class BandedProducts(PatternPass):
 
 
 def _band(matrix: np.ndarray) -> tuple[int, np.ndarray] | None:
-    """(first, w[rows, h, p]): output row h b + p is the sum over r of w[r, h, p] x[h a + first + r]; None for no
-    band."""
+    """(first, w[blocks, h, p, r]): output row h b + p is the sum over k and r of w[k, h, p, r] x[(h + first + k) a +
+    r]; None for no band."""
     ins, outs = matrix.shape
-    blocks = math.gcd(ins, outs)
-    if ins < LEAST_SHARE or blocks == 1:
-        return None
-    a, b = ins // blocks, outs // blocks
+    count = math.gcd(ins, outs)
     rows, columns = np.nonzero(matrix)
-    if not len(rows):
+    if count == 1 or not len(rows):
         return None
-    reach = rows - columns // b * a
-    first, count = int(reach.min()), int(reach.max() - reach.min()) + 1
-    if count > MOST_ROWS or count * LEAST_SHARE > ins:
+    a, b = ins // count, outs // count
+    block, row = np.divmod(rows - columns // b * a, a)
+    first, reach = int(block.min()), int(block.max() - block.min()) + 1
+    if reach > MOST_BLOCKS or reach * a * LEAST_SHARE > ins:
         return None
-    band = np.zeros((count, blocks, b), matrix.dtype)
-    band[reach - first, columns // b, columns % b] = matrix[rows, columns]
+    band = np.zeros((reach, count, b, a), matrix.dtype)
+    band[block - first, columns // b, columns % b, row] = matrix[rows, columns]
     return first, band
 
 
 def _summed(at: PatternRewriter, x: int, dim: int, found: tuple[int, np.ndarray]) -> int:
     """`x` with dim `dim` multiplied by the band."""
     (first, band), type_ = found, at.type_of(x)
-    _, blocks, b = band.shape
-    shape, a, none = type_.shape, type_.shape[dim] // blocks, [0] * len(type_.shape)
-    wide = (*shape[:dim], blocks, b, *shape[dim + 1 :])
-    dims = [d if d <= dim else d + 1 for d in range(len(shape))]
+    _, count, b, a = band.shape
+    shape, zero = type_.shape, at.constant(0, type_.dtype)
+    inner = [n for n in (b, a) if n > 1]
+    wide = (*shape[:dim], count, *inner, *shape[dim + 1 :])
+    blocks = (*shape[:dim], count, *([a] if a > 1 else []), *shape[dim + 1 :])
+    kept = [d for d in range(len(wide)) if b == 1 or d != dim + 1]
     parts = list[int]()
-    for row, weight in enumerate(band):
-        low = [-(first + row) if d == dim else 0 for d in range(len(shape))]
-        moved = at.pad(x, at.constant(0, type_.dtype), low, [-n for n in low]) if any(low) else x
-        limits = [n - a + 1 if d == dim else n for d, n in enumerate(shape)]
-        steps = [a if d == dim else 1 for d in range(len(shape))]
-        each = at.slice(moved, none, limits, steps) if a > 1 else moved
-        held = at.broadcast(at.constant(weight, type_.dtype, (blocks, b)), wide, [dim, dim + 1])
-        parts.append(at.binary("multiply", at.broadcast(each, wide, dims), held))
-    return at.reshape(at.total(parts), (*shape[:dim], blocks * b, *shape[dim + 1 :]))
+    for k, weight in enumerate(band, first):
+        low = [-k * a if d == dim else 0 for d in range(len(shape))]
+        moved = at.reshape(at.pad(x, zero, low, [-n for n in low]) if k else x, blocks)
+        held = at.constant(weight.reshape(count, *inner), type_.dtype, (count, *inner))
+        held = at.broadcast(held, wide, range(dim, dim + 1 + len(inner)))
+        parts.append(at.binary("multiply", at.broadcast(moved, wide, kept) if b > 1 else moved, held))
+    made = at.total(parts)
+    if a > 1:
+        made = at.combine("add", made, zero, [dim + len(inner)])
+    return at.reshape(made, (*shape[:dim], count * b, *shape[dim + 1 :]))
