@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -163,8 +163,8 @@ def _is_in_place(raw: Any, sharding: NamedSharding | Format) -> bool:
     if isinstance(raw, Tracer):
         return True
     if isinstance(sharding, Format):
-        at_home = isinstance(raw, jax.Array) and raw.committed and raw.format.layout == sharding.layout
-        return at_home and raw.sharding.is_equivalent_to(sharding.sharding, raw.ndim)
+        at_home = isinstance(raw, jax.Array) and raw.committed and cast(Any, raw).format.layout == sharding.layout
+        return at_home and raw.sharding.is_equivalent_to(cast(Any, sharding.sharding), raw.ndim)
     return isinstance(raw, jax.Array) and raw.committed and raw.sharding.is_equivalent_to(sharding, raw.ndim)
 
 

@@ -123,7 +123,7 @@ def _source(nests: LoopNests, value: int) -> int:
     graph = nests.graph
     op = graph.value_op[value]
     while not graph.is_argument[op] and nests.maps.moves[graph.op_spec[op]]:
-        value = graph.operands[graph.operand_ptr[op]]
+        value = int(graph.operands[graph.operand_ptr[op]])
         op = graph.value_op[value]
     return value
 

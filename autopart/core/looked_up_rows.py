@@ -25,7 +25,8 @@ def tile_looked_up(partitioning: Partitioning, axis: str) -> list[Tile]:
     found: list[Tile] = []
     for _ in range(MOST_IN_TURN):
         rows = list(looked_up(partitioning, axis))
-        tiled = partitioning.tile_in_turn(*np.array(rows, np.int32).reshape(-1, 2).T, axis) if rows else []
+        values, dims = np.array(rows, np.int32).reshape(-1, 2).T
+        tiled = partitioning.tile_in_turn(values, dims, axis) if rows else []
         if not tiled:
             break
         found += tiled

@@ -355,7 +355,7 @@ def _made_whole(given: Given, axis: int, value: int) -> int:
             return -1
         if given.nests.maps.repeats[graph.op_spec[op]] == 0:
             break
-        value = graph.operands[graph.operand_ptr[op]]
+        value = int(graph.operands[graph.operand_ptr[op]])
     return value
 
 
