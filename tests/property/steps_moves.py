@@ -1,4 +1,4 @@
-"""Steps of which an expert moves little: shuffles, all pairs, bags behind masks, stacks by rows, products of one array."""
+"""Steps of which an expert moves little: shuffles, all pairs, bags behind masks, stacks by rows, grams, resizing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.property.pool import LARGEST, Effect, step
 
 
 @step(Effect.MOVES, weight=2)
-def shuffle(pool):
+def shuffled_rows(pool):
     """Rows in an order that is known beforehand, computed, or drawn with repetitions."""
     x = pool.draw(1, "fhi", fits=lambda v: v.shape[0] > 0)
     order = pool.rng.permutation(x.shape[0]) if pool.coin() else pool.rng.integers(0, x.shape[0], 2 * x.shape[0])
