@@ -91,3 +91,13 @@ def test_halves_of_a_head_are_no_borders_however_short():
 
     small = ops(model_dim=64, heads=8, vocabulary=512, batch=16, sequence=32)
     assert small == ops(model_dim=4096, heads=32, vocabulary=32_000, batch=32, sequence=1024)
+
+
+def test_a_pad_that_cuts_off_more_dims_than_the_border_keeps_its_shape():
+    def fun(u: jax.Array) -> jax.Array:
+        wide = jnp.pad(u, 1)[:, :, None] + jnp.pad(jnp.sin(u), 1)[:, :, None]
+        joined = jnp.concatenate([wide, wide[:, :, :1] * 2], axis=2) + 1
+        return jax.lax.pad(joined, 0.0, ((-1, -1, 0), (-1, -1, 0), (0, 0, 0)))
+
+    step = ap.jit(fun, ap.Mesh(MESH), PLACED["rows"])
+    np.testing.assert_allclose(step(U), fun(U), rtol=1e-6)
