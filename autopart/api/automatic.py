@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from autopart.api.plan.hosts import all_processes, by_the_first
 from autopart.api.schedule_named import Schedule, schedule_of
@@ -153,6 +153,7 @@ class AutomaticPartition:
     recompute: bool | Sequence[Policy] = False
     uneven: str = "refuse"
     stages: bool | str | Sequence[str] = False
+    is_complete: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_fields(self, ArgumentError, **_FIELDS)

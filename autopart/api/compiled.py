@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
 from jax.core import Tracer
+from jax.experimental.layout import Format
 from jax.sharding import NamedSharding
 
 from autopart.api.donated import apart, check_donated, leaves_donated
@@ -66,6 +67,16 @@ class Compiled:
         """NamedShardings of the outputs, in their pytree."""
         return jax.tree.unflatten(self._traced.out_tree, self._placed.out_shardings)
 
+    @property
+    def in_formats(self) -> Any:
+        """jax's `Format` of each input, layout and sharding, as the pytree `(args, kwargs)`: `jax.device_put` takes
+        them."""
+        return jax.tree.unflatten(self._traced.in_tree, self._traced.of_leaves(self._formats))
+
+    @functools.cached_property
+    def _formats(self) -> Sequence[Any]:
+        return self.executable.input_formats[0]
+
     def memory_analysis(self) -> Any:
         """Bytes of one device: arguments, outputs, temporaries, code; None where the backend does not say."""
         return self.executable.memory_analysis()
@@ -104,7 +115,7 @@ class Compiled:
         with jax.disable_jit(False):  # there is no function here that could run op by op
             results = results_of(self._traced, self._run_traced(flat) if traced else self.executable(*flat))
         quick = not traced and all(map(_is_placed_by_jax, (leaves[i] for i in elsewhere)))
-        if not quick:
+        if not quick or self._placed.free:  # jax's dispatch does not look at layouts
             return results, None
         return results, fast_path(self.executable, results, len(flat) - len(self._closed_over), self._closed_over)
 
@@ -113,7 +124,8 @@ class Compiled:
         """What the function closes over, on the devices for good."""
         arrays = self._traced.closed_over
         with jax.enable_x64(True):
-            return [jax.device_put(a, s) for a, s in zip(arrays, self._placed.in_shardings, strict=False)]
+            places = self._formats if self._placed.free else self._placed.in_shardings
+            return [jax.device_put(a, place) for a, place in zip(arrays, places, strict=False)]
 
     def _placed_leaves(self, leaves: Sequence[Any]) -> tuple[list[Any], list[int]]:
         """The leaves in their shardings, keys as bits, and the positions of those that had to move there.
@@ -125,6 +137,8 @@ class Compiled:
             check_leaf(name, leaf, aval)
         flat, shardings = [bits_of(leaf) for leaf in leaves], self._placed.in_shardings
         passed = self._traced.program.passed_arguments
+        if self._placed.free and not any(isinstance(x, Tracer) for x in flat):
+            shardings = self._formats
         elsewhere = [i for i in passed if not _is_in_place(flat[i], shardings[i])]
         moved = jax.device_put([flat[i] for i in elsewhere], [shardings[i] for i in elsewhere])
         for position, array in zip(elsewhere, moved, strict=True):
@@ -144,10 +158,13 @@ class Compiled:
         )
 
 
-def _is_in_place(raw: Any, sharding: NamedSharding) -> bool:
+def _is_in_place(raw: Any, sharding: NamedSharding | Format) -> bool:
     """True for a tracer, which has no place yet, and for an array that is where the program takes it."""
     if isinstance(raw, Tracer):
         return True
+    if isinstance(sharding, Format):
+        at_home = isinstance(raw, jax.Array) and raw.committed and cast(Any, raw).format.layout == sharding.layout
+        return at_home and raw.sharding.is_equivalent_to(cast(Any, sharding.sharding), raw.ndim)
     return isinstance(raw, jax.Array) and raw.committed and raw.sharding.is_equivalent_to(sharding, raw.ndim)
 
 

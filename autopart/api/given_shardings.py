@@ -10,8 +10,9 @@ What a `jax.shard_map` in the model partitions by hand (`core/manual_regions.py`
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import jax
@@ -65,21 +66,27 @@ class GivenShardings:
                     actions.append(action)
             except PartitionError as error:
                 raise type(error)(f"{given.what}: {error.what}", why=error.why, hint=error.hint or _HINT) from None
-        partitioning.propagate()
+        order = self._axis_order(partitioning)
+        partitioning.propagate(order)
         texts = [*self.regions, *(f"{given.what}: {_text(given.constraint.dims)}" for given in self.shardings)]
         report = {
             "shardings": texts,
             "kept_whole": self._kept_whole(partitioning),
-            "memory_kinds": self._memory_kinds(),
+            "memory_kinds": {given.what: given.memory_kind for given in self.shardings if given.memory_kind},
         }
-        return TacticResult([*actions, *map(Propagate, partitioning.mesh.axis_names)], report)
+        return TacticResult([*actions, *map(Propagate, order)], report)
 
-    def _memory_kinds(self) -> list[str]:
-        return [
-            f"{given.what}: memory_kind {given.memory_kind!r} is left out, and the array counts in the devices' memory"
-            for given in self.shardings
-            if given.memory_kind
-        ]
+    def _axis_order(self, partitioning: Partitioning) -> list[str]:
+        """All mesh axes, in the order in which the dims of what is given name them, the largest array's first."""
+        before: dict[str, set[str]] = {axis: set() for axis in partitioning.mesh.axis_names}
+        for given in sorted(self.shardings, key=lambda g: -partitioning.program.type_of(g.value).bytes):
+            for outer, inner in (pair for dim in given.constraint.dims for pair in pairwise(dim or ())):
+                if inner not in _closure(before, outer):
+                    before[inner].add(outer)
+        order: list[str] = []
+        while len(order) < len(before):
+            order.append(next(a for a, outer in before.items() if a not in order and outer.issubset(order)))
+        return order
 
     def _kept_whole(self, partitioning: Partitioning) -> dict[str, str]:
         """Axis -> what the constraints in the model keep whole on it, the largest value with its line."""
@@ -259,6 +266,11 @@ def _actions(given: Given, mesh: Mesh) -> Iterator[Action]:
     if None not in given.constraint.dims:
         left = given.constraint.axes.difference(axis for _, axis in named)
         yield from (Atomic(given.value, axis) for axis in mesh.axis_names if axis in left)
+
+
+def _closure(before: Mapping[str, set[str]], axis: str) -> set[str]:
+    """The axis and all that come before it."""
+    return {axis}.union(*(_closure(before, outer) for outer in before[axis]))
 
 
 def _text(dims: Dims) -> str:

@@ -70,6 +70,7 @@ _IN_MESH = Kind(
 )
 _CONSTRAINTS = Kind('"keep" or "ignore"', lambda v: isinstance(v, str) and v in ("keep", "ignore"))
 _STATE = Kind('"free" or "as first"', lambda v: isinstance(v, str) and v in ("free", "as first"))
+_LAYOUTS = Kind('"default" or "auto"', lambda v: isinstance(v, str) and v in ("default", "auto"))
 _LATER = cast(Callable, object())
 """Stands for the function while `ap.jit(mesh=...)` decorates it."""
 
@@ -97,6 +98,7 @@ def jit(
     strict: bool = False,
     most_compiled: int = 4096,
     state: str = "free",
+    layouts: str = "default",
 ) -> PartitionedFunction:
     """`fun`, partitioned over `mesh` by `schedule`: a callable like `jax.jit` returns. Without `fun`, a decorator.
 
@@ -123,6 +125,9 @@ def jit(
     it, where there is one, without a call. `device` and `backend`, which `jax.jit` deprecates, are refused: the mesh
     says what runs where.
 
+    With `layouts="auto"` XLA chooses the layouts in memory of all arguments, and donated state keeps its own from step
+    to step: an array in another layout is moved once, and `Compiled.in_formats` says what to put it in beforehand.
+
     Several threads may call it; each shape is compiled once. In a class it is a method, whose `self` is static or a
     pytree. Under `jax.jit`, `scan` and the like it runs as part of the program around it; transform with `grad` or
     `vmap` before partitioning. Raises `ArgumentError` for arguments of other types than these.
@@ -140,6 +145,7 @@ def jit(
     check("ap.jit", most_compiled=(most_compiled, whole(1)), constraints=(constraints, _CONSTRAINTS))
     check("ap.jit", compiler_options=(compiler_options, COMPILER_OPTIONS))
     check("ap.jit", keep_unused=(keep_unused, FLAG), inline=(inline, FLAG), state=(state, _STATE))
+    check("ap.jit", layouts=(layouts, _LAYOUTS))
     check("ap.jit", device=(device, _IN_MESH), backend=(backend, _IN_MESH))
     options = schedule.lowering_options(options) if isinstance(schedule, Plan) else options
     if mesh is None:
@@ -170,7 +176,7 @@ def jit(
     return PartitionedFunction(
         fun, mesh, tuple(schedule), trace_options, options, cost_model_of(cost_model), strict, devices,
         most_compiled, shardings, compiler_options, inline, state == "as first",
-        again,
+        layouts == "auto", again,
     )  # fmt: skip
 
 
@@ -220,6 +226,7 @@ class PartitionedFunction(Method):
         compiler_options: Mapping[str, Any] | None = None,
         inline: bool = False,
         as_first: bool = False,
+        free_layouts: bool = False,
         again: Callable[[Sequence[Tactic], Mesh], PartitionedFunction] | None = None,
     ):
         self._fun, self.mesh, self.schedule = fun, mesh, schedule
@@ -227,7 +234,7 @@ class PartitionedFunction(Method):
         self._cost_model, self._strict, self._devices = cost_model, strict, devices
         self._shardings, self._compiler_options, self._inline = shardings, compiler_options, inline
         self._compiled, self._most_compiled = Kept(most_compiled), most_compiled
-        self._as_first, self._again = as_first, again
+        self._as_first, self._free_layouts, self._again = as_first, free_layouts, again
         self._first: Lowered | None = None
         functools.update_wrapper(self, cast(Callable, fun), updated=())
 
@@ -236,7 +243,13 @@ class PartitionedFunction(Method):
         setting = Setting(self.mesh, self.schedule, self._options, self._cost_model, self._strict, self.given)
         traced, scheduled = scheduled_best(self.traced(args, kwargs), setting)
         remake = Remake(self._scheduled_again, self.schedule, *self._shapes(args, kwargs))
-        return Lowered(traced, scheduled, self.mesh, self._devices, self._compiler_options, self._inline, remake)
+        return self._lowered(traced, scheduled, remake)
+
+    def _lowered(self, traced: Traced, scheduled: Scheduled, remake: Remake | None = None) -> Lowered:
+        return Lowered(
+            traced, scheduled, self.mesh, self._devices, self._compiler_options, self._inline, remake,
+            free_layouts=self._free_layouts,
+        )  # fmt: skip
 
     def _scheduled_again(
         self, schedule: Sequence[Tactic], mesh: Mesh, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -319,7 +332,7 @@ class PartitionedFunction(Method):
             traced, scheduled = scheduled_best(self.traced(args, kwargs), setting)
         except PlanError:
             return None
-        return Lowered(traced, scheduled, self.mesh, self._devices, self._compiler_options, self._inline)
+        return self._lowered(traced, scheduled)
 
     def _split(self, args: tuple, kwargs: dict) -> tuple[Any, tuple[tuple, dict]]:
         options, static_at = self._trace_options, self._static_at(args)

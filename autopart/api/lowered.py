@@ -60,6 +60,9 @@ _OPTION = Kind(
 COMPILER_OPTIONS = mapping(STRING, _OPTION, "a dict of XLA's options by name, each text, a number or a flag") | NONE
 """What XLA is told."""
 
+HOST = "pinned_host"
+"""The kind of memory that jax means by `jax.memory.Space.Host`."""
+
 NAMED_OPS = 100_000
 """Ops of the largest program whose named schedules a report costs without being asked."""
 
@@ -75,6 +78,7 @@ class Lowered:
     compiler_options: Mapping[str, Any] | None = None
     inline: bool = False
     remake: Remake | None = field(default=None, repr=False, compare=False)
+    free_layouts: bool = False
 
     def __repr__(self) -> str:
         cost = f", {self.estimate}" if self.estimate else ""
@@ -231,8 +235,7 @@ class Lowered:
 
     def shardings_on(self, mesh: Any = None) -> tuple[Any, Any]:
         """NamedShardings of the inputs, as the pytree `(args, kwargs)`, and of the outputs, on a mesh of devices."""
-        inputs = self._shardings(self._input_layouts, self.traced.in_avals, mesh)
-        outputs = self._shardings(self._output_layouts, self.traced.out_avals, mesh)
+        inputs, outputs = self._placed(mesh)
         inputs = self.traced.of_leaves(inputs)
         return jax.tree.unflatten(self.traced.in_tree, inputs), jax.tree.unflatten(self.traced.out_tree, outputs)
 
@@ -299,10 +302,9 @@ class Lowered:
         asked = {**(self.compiler_options or {}), **(compiler_options or {})}
         traced, scheduled = runnable(self.traced, self.scheduled, platform_of_devices(mesh))
         module = self.exported if traced is self.traced else export(scheduled.device_local)
-        inputs = self._shardings(self._input_layouts, self.traced.in_avals, mesh)
-        outputs = self._shardings(self._output_layouts, self.traced.out_avals, mesh)
+        inputs, outputs = self._placed(mesh)
         weak = {n for n, aval in enumerate(traced.out_avals) if aval.weak_type}
-        placed = on_mesh(scheduled.device_local, module, mesh, inputs, outputs, self.inline, weak)
+        placed = on_mesh(scheduled.device_local, module, mesh, inputs, outputs, self.inline, weak, self.free_layouts)
         return Compiled(placed, traced, asked)
 
     @property
@@ -316,13 +318,28 @@ class Lowered:
     def _axes(self, layout: int) -> tuple[tuple[str, ...], ...]:
         return named_axes(self.mesh, layout)
 
-    def _shardings(self, layouts: list[int], avals: Sequence[Any], mesh: Any = None) -> list[NamedSharding]:
+    def _placed(self, mesh: Any) -> tuple[list[NamedSharding], list[NamedSharding]]:
+        """Of all arguments and outputs, in the kinds of memory that given shardings ask for."""
+        program, given = self.traced.program, dict[str, str]()
+        for tactic in self.scheduled.reports:
+            given |= tactic.report.get("memory_kinds", {})
+        inputs = [given.get(f"in_shardings of {name}") for name in program.argument_names]
+        outputs = [given.get(f"out_shardings of outputs/{name}".rstrip("/")) for name in program.output_names]
+        outputs = [HOST if n in self.traced.on_host else kind for n, kind in enumerate(outputs)]
+        return (
+            self._shardings(self._input_layouts, self.traced.in_avals, inputs, mesh),
+            self._shardings(self._output_layouts, self.traced.out_avals, outputs, mesh),
+        )
+
+    def _shardings(
+        self, layouts: list[int], avals: Sequence[Any], kinds: Sequence[str | None], mesh: Any = None
+    ) -> list[NamedSharding]:
         """One per aval; a PRNG key has no dim for its bits, so an axis that tiles them is left out."""
         mesh = mesh or AbstractMesh(
             self.mesh.axis_sizes, self.mesh.axis_names, (AxisType.Auto,) * len(self.mesh.axis_names)
         )
         specs = [spec_of(self.mesh, layout) for layout in layouts]
         return [
-            NamedSharding(mesh, PartitionSpec(*spec[: len(aval.shape)]))
-            for spec, aval in zip(specs, avals, strict=True)
+            NamedSharding(mesh, PartitionSpec(*spec[: len(aval.shape)]), memory_kind=kind)
+            for spec, aval, kind in zip(specs, avals, kinds, strict=True)
         ]

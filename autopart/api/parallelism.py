@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 from autopart.api.tactic import TacticContext, TacticResult
 from autopart.base.arguments import STRING, TEXT, check_fields, shown
@@ -51,6 +52,7 @@ class Parallelism:
 
     schedule: str
     name: str = ""
+    is_complete: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_fields(self, ArgumentError, schedule=TEXT, name=STRING)

@@ -1,7 +1,7 @@
 """What a lowered program could do better, beside its layouts: lines at the end of the metadata.
 
 params, ema come back with the same types and are not donated: donate_argnames=('params', 'ema') saves up to 1.9 GB ...
-in_shardings of x: memory_kind 'pinned_host' is left out, and the array counts in the devices' memory
+in_shardings of x: memory_kind 'pinned_host' is kept; estimates count the array in the devices' memory, and no move
 Recompute(keep='blocks', ...): nothing is computed twice ...
 """
 
@@ -40,7 +40,8 @@ def remarks(traced: Traced, scheduled: Scheduled) -> Iterator[str]:
         if differs and tactic is next(t for t in scheduled.reports if t.report.get("plan", {}).get("differs")):
             more = f", and {len(differs) - MOST_DIFFERENCES} more" if len(differs) > MOST_DIFFERENCES else ""
             yield f"the plan was made for another program: {', '.join(differs[:MOST_DIFFERENCES])}{more}"
-        yield from tactic.report.get("memory_kinds", ())
+        for what, kind in tactic.report.get("memory_kinds", {}).items():
+            yield f"{what}: memory_kind {kind!r} is kept; estimates count the array in the devices' memory, and no move"
     yield from _in_host_memory(traced.program)
     yield from _assumed_trips(traced.program)
     yield from (f"{report.name}: {remark}" for report in traced.passes for remark in report.remarks)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
+from autopart.api.followed_look_ups import follow_look_ups
 from autopart.base.arguments import (
     ANYTHING,
     NONE,
@@ -111,7 +112,8 @@ class Tactic(Protocol):
 
     @property
     def name(self) -> str:
-        """What the metadata calls it."""
+        """What the metadata calls it. One that has `is_complete`, as a search or a plan, is followed by nothing of
+        ours."""
         ...
 
     def act(self, partitioning: Partitioning, context: TacticContext) -> TacticResult:
@@ -140,21 +142,43 @@ SCHEDULE = sequence(
 """What `ap.jit` and `ap.sweep` take; a tactic is an instance, and a single one stands in a list too."""
 
 
+@dataclass(frozen=True)
+class _LookedUpRows:
+    """See `follow_look_ups`."""
+
+    name: str = "rows that are looked up"
+
+    def act(self, partitioning: Partitioning, context: TacticContext) -> TacticResult:
+        """See `Tactic.act`."""
+        return TacticResult(follow_look_ups(partitioning, context.options))
+
+
+def _with_look_ups(schedule: Sequence[Tactic]) -> Iterator[tuple[int, Tactic]]:
+    """The tactics with their places, and `_LookedUpRows` behind those that are written by hand."""
+    complete = [getattr(tactic, "is_complete", False) for tactic in schedule]
+    for place, tactic in enumerate(schedule, 1):
+        yield place, tactic
+        if not complete[place - 1] and all(complete[place : place + 1]):
+            yield place, _LookedUpRows()
+
+
 def run_tactics(
     partitioning: Partitioning, schedule: Sequence[Tactic], context: TacticContext
 ) -> Iterator[tuple[Tactic, TacticContext, TacticResult]]:
-    """Each tactic in turn acts on `partitioning`; yields (tactic, its context, what it did) after each.
+    """Each tactic in turn acts on `partitioning`; yields (tactic, its context, what it did) after each, and what
+    `follow_look_ups` did, if that is anything.
 
     `context` says what is the same for all of them. Raises a tactic's `PartitionError` with its name and place.
     """
-    for position, tactic in enumerate(schedule, 1):
+    for position, tactic in _with_look_ups(schedule):
         context = dataclasses.replace(context, position=position, count=len(schedule))
         try:
             result = _result(tactic.act(partitioning, context))
         except PartitionError as error:
             raise context.blamed(error, tactic) from None
-        yield tactic, context, result
-        context = dataclasses.replace(context, notes=(*context.notes, result.report))
+        if result.actions or not isinstance(tactic, _LookedUpRows):
+            yield tactic, context, result
+            context = dataclasses.replace(context, notes=(*context.notes, result.report))
 
 
 def _result(returned: Any) -> TacticResult:

@@ -91,6 +91,7 @@ class Traced:
     passes              what each pass over the program took and did
     kept_state          the top-level arguments that are not donated although their next value comes back: by name the
                         positions of their leaves among the program's arguments
+    on_host             the outputs that the function puts into the host's memory
     """
 
     program: Program
@@ -103,6 +104,7 @@ class Traced:
     choices: tuple[PlatformChoice, ...] = field(default=(), repr=False, compare=False)
     passes: tuple[PassReport, ...] = field(default=(), repr=False, compare=False)
     kept_state: Mapping[str, range] = field(default_factory=dict[str, range], repr=False, compare=False)
+    on_host: frozenset[int] = frozenset()
     _read_with: dict[Pass, Traced] = field(
         default_factory=dict["Pass", "Traced"], init=False, repr=False, compare=False
     )
@@ -335,6 +337,10 @@ def _without_sharding(x: Any) -> Any:
     return jax.ShapeDtypeStruct(x.shape, x.dtype, weak_type=kind.weak_type) if explicit or placed else x
 
 
+def _is_on_host(aval: Any) -> bool:
+    return getattr(aval, "memory_space", None) == jax.memory.Space.Host
+
+
 def _lowered(
     fun: Callable, options: Options, traced: jax.stages.Traced, platform: str, early: Sequence[Pass] = ()
 ) -> Traced:
@@ -386,7 +392,10 @@ def _lowered(
         names[leaves.start].partition("/")[0]: range(leaves.start + len(closed_over), leaves.stop + len(closed_over))
         for leaves in kept
     }
-    read = Traced(program, in_tree, out_tree, in_avals, out_avals, platform, again, choices, kept_state=kept_by_name)
+    read = Traced(
+        program, in_tree, out_tree, in_avals, out_avals, platform, again, choices, kept_state=kept_by_name,
+        on_host=frozenset(n for n, a in enumerate(traced.jaxpr.out_avals) if _is_on_host(a)),
+    )  # fmt: skip
     asked = [*early, *map(pass_of, options.passes)]
     read = read.after_optional((DefaultGenerators(platform),)).after([one for one in asked if one.before_import])
     return read.after_optional(IMPORT_PASSES).after([one for one in asked if not one.before_import])

@@ -2,8 +2,10 @@
 
     [B, S tiled] -> [B * S]     no mapping slices S: the tile draws the one that slices B, and is exchanged for it
     [B * S] + [B, S tiled]      here both tiles fit: the drawn one is exchanged back
+    [N tiled, 1] - [1, N tiled]     all pairs: both are repeated, and the first dim is tiled; the other row is gathered
 
-See `TileMapping.drawn_by`.
+See `TileMapping.drawn_by`. The tile of a broadcast gives way too, for what is broadcast is small: it is moved before it
+is repeated (`spmd/moved_views.py`).
 """
 
 # pyright: reportArgumentType=false, reportReturnType=false
@@ -67,11 +69,11 @@ def _read_whole(nests: LoopNests, op: int, axis: int) -> bool:
 
 @kernel
 def not_drawn(nests: LoopNests, op: int, axis: int, found: np.ndarray, count: int) -> int:
-    """Of `count` mappings in `found` that fit, leaves the one that not only drawn tiles agree with; returns how many.
+    """Of `count` mappings in `found` that fit, leaves the one that not only tiles agree with that give way.
 
-    It must slice all operands that are tiled, so that the drawn ones are exchanged and not gathered.
+    Where all give way, that which keeps the most of what is repeated where it is, else the first. It must slice all
+    operands that are tiled, so that they are exchanged and not gathered. Returns how many are left.
     """
-    graph = nests.graph
     kept = -1
     for i in range(count):
         if _agrees_with_undrawn(nests, op, axis, found[i], found, count):
@@ -79,13 +81,51 @@ def not_drawn(nests: LoopNests, op: int, axis: int, found: np.ndarray, count: in
                 return count
             kept = found[i]
     if kept < 0:
+        most = -1.0
+        for i in range(count):
+            stays = _repeated(nests, op, axis, found[i])
+            if stays > most:
+                kept, most = found[i], stays
+    if result_entry(nests, op, kept, 0) > LAST_TILE:
+        for i in range(count):
+            if result_entry(nests, op, found[i], 0) < LAST_TILE and _slices_all(nests, op, axis, found[i]):
+                kept = found[i]
+    if not _slices_all(nests, op, axis, kept):
         return count
-    for k in range(graph.operand_ptr[op + 1] - graph.operand_ptr[op]):
-        value = graph.operands[graph.operand_ptr[op] + k]
-        if operand_entry(nests, op, kept, k) < 0 and tiling(nests, value, axis) >= 0:
-            return count
     found[0] = kept
     return 1
+
+
+@kernel
+def _slices_all(nests: LoopNests, op: int, axis: int, mapping: int) -> bool:
+    """True if the mapping slices every operand that the axis tiles."""
+    graph = nests.graph
+    for k in range(graph.operand_ptr[op + 1] - graph.operand_ptr[op]):
+        value = graph.operands[graph.operand_ptr[op] + k]
+        if operand_entry(nests, op, mapping, k) < 0 and tiling(nests, value, axis) >= 0:
+            return False
+    return True
+
+
+@kernel
+def with_itself(nests: LoopNests, op: int) -> bool:
+    """True for a product of one array, or of two views of it, with itself, of which a tile may draw a mapping."""
+    graph = nests.graph
+    first = graph.operand_ptr[op]
+    if graph.operand_ptr[op + 1] != first + 2 or not nests.maps.drawn[graph.op_spec[op]]:
+        return False
+    return _source(nests, graph.operands[first]) == _source(nests, graph.operands[first + 1])
+
+
+@kernel
+def _source(nests: LoopNests, value: int) -> int:
+    """What a value is a view of."""
+    graph = nests.graph
+    op = graph.value_op[value]
+    while not graph.is_argument[op] and nests.maps.moves[graph.op_spec[op]]:
+        value = int(graph.operands[graph.operand_ptr[op]])
+        op = graph.value_op[value]
+    return value
 
 
 @kernel
@@ -106,20 +146,34 @@ def _agrees_with_undrawn(
     for k in range(graph.operand_ptr[op + 1] - graph.operand_ptr[op]):
         value, entry = graph.operands[graph.operand_ptr[op] + k], operand_entry(nests, op, mapping, k)
         agrees = entry >= 0 and tiling(nests, value, axis) == entry
-        if agrees and not _is_drawn(nests, value, axis, scratch, free):
+        if agrees and not _gives_way(nests, value, axis, scratch, free):
             return True
     return False
 
 
 @kernel
-def _is_drawn(nests: LoopNests, value: int, axis: int, reached: np.ndarray, free: int) -> bool:
-    """True if the tile of a value comes from ops alone that a tile elsewhere drew, by way of tiles that agree.
+def _repeated(nests: LoopNests, op: int, axis: int, mapping: int) -> float:
+    """Elements of the largest array of which an operand is a broadcast, if the mapping agrees with its tile."""
+    graph, most = nests.graph, 0.0
+    for k in range(graph.operand_ptr[op + 1] - graph.operand_ptr[op]):
+        value, entry = graph.operands[graph.operand_ptr[op] + k], operand_entry(nests, op, mapping, k)
+        if entry >= 0 and tiling(nests, value, axis) == entry:
+            most = max(most, nests.maps.repeats[graph.op_spec[graph.value_op[value]]])
+    return most
+
+
+@kernel
+def _gives_way(nests: LoopNests, value: int, axis: int, reached: np.ndarray, free: int) -> bool:
+    """True for the tile of a broadcast, and for one that comes from ops alone that a tile elsewhere drew, by way of
+    tiles that agree.
 
     Values that are reached are written to `reached`, from `free` on.
     """
     graph, state = nests.graph, nests.state
     reached[free] = value
     count, at, drawn = 1, 0, False
+    if state.action[value, axis] == 0 and nests.maps.repeats[graph.op_spec[graph.value_op[value]]] > 0:
+        return True
     while at < count:
         op = graph.value_op[reached[free + at]]
         mapping = state.mapping[op, axis]

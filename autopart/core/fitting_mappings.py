@@ -15,9 +15,9 @@ from __future__ import annotations
 import numpy as np
 
 from autopart.base.jit.kernels import kernel
-from autopart.core.drawn_tiles import drawn_mapping, not_drawn
+from autopart.core.drawn_tiles import drawn_mapping, not_drawn, with_itself
 from autopart.core.layout import LAST_TILE
-from autopart.core.loop_nests import ATOMIC, LoopNests, divides, slicing, tiling
+from autopart.core.loop_nests import ATOMIC, LoopNests, divides, result_entry, slicing, tiling
 
 
 @kernel
@@ -69,6 +69,12 @@ def fitting_mappings(
         count = drawn_mapping(nests, op, axis, found)
     if count > 1:
         count = not_drawn(nests, op, axis, found, count)
+    if count > 0 and with_itself(nests, op) and (count > 1 or result_entry(nests, op, found[0], 0) > LAST_TILE):
+        first = found[0]
+        if drawn_mapping(nests, op, axis, found) == 0:
+            found[0] = first
+        else:
+            count = 1
     return count
 
 

@@ -16,7 +16,8 @@ from typing import NamedTuple
 import numpy as np
 
 from autopart.core.op import SUM, WHOLE, OpSpec, TileMapping
-from autopart.core.ops.rule import mappings_of
+from autopart.core.ops.rule import mappings_of, traits_of
+from autopart.core.ops.traits import Slicing, only_moves, repeated_elements
 from autopart.core.stretch import Stretch
 
 
@@ -29,6 +30,9 @@ class MappingArrays(NamedTuple):
     drawn[s]     True for a spec of which something draws a mapping
     alone[m]     True for a mapping that is only taken where it is drawn
     stretch      like `entries`: 1 + the number in `MappingTable.stretches` of what is read of an operand, 0 for a tile
+    repeats[s]   elements that a spec repeats in a larger array, 0 for one that repeats none (`traits.py`)
+    moves[s]     True for a spec that only moves the elements of its one operand
+    looks_up[s]  True for rows of a table at an array of indices
     """
 
     first: np.ndarray
@@ -41,6 +45,9 @@ class MappingArrays(NamedTuple):
     drawn: np.ndarray
     alone: np.ndarray
     stretch: np.ndarray
+    repeats: np.ndarray
+    moves: np.ndarray
+    looks_up: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -80,6 +87,9 @@ def mapping_table(specs: list[OpSpec]) -> MappingTable:
         drawn=np.array([any(m.drawn_by for m in mappings) for mappings in of], np.bool_),
         alone=np.array([m.is_only_drawn for m in flat], np.bool_),
         stretch=np.array([1 + stretches.index(pair) if pair else 0 for row in read for pair in row], np.int32),
+        repeats=np.array([repeated_elements(traits_of(spec), spec) for spec in specs], np.float64),
+        moves=np.array([only_moves(traits_of(spec), spec) for spec in specs], np.bool_),
+        looks_up=np.array([isinstance(t := traits_of(spec), Slicing) and t.indexed for spec in specs], np.bool_),
     )
     return MappingTable(of, arrays, frozenset(i for i, m in enumerate(found) if m is None), stretches)
 

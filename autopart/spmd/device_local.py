@@ -30,7 +30,7 @@ from autopart.spmd.layouts import layouts_hash, loops_hash
 from autopart.spmd.lowered_layouts import lowered_layouts
 from autopart.spmd.passage_arrays import PassageArrays, passage_arrays
 from autopart.spmd.pending import Given
-from autopart.spmd.placement import Grouping, Placement, place, stored_values, use_places
+from autopart.spmd.placement import Grouping, Placement, place, read_positions, stored_values, use_places
 from autopart.spmd.read_stretches import unpacked
 from autopart.spmd.redistribution import DistributedType, Plan, plan
 from autopart.spmd.redistribution.forms import EmittedCost
@@ -72,6 +72,7 @@ class LoweringContext:
 
     stored: np.ndarray
     places: tuple[np.ndarray, np.ndarray]
+    needed: np.ndarray
     is_output: np.ndarray
     passages: PassageArrays
 
@@ -80,7 +81,9 @@ class LoweringContext:
         """Collects them from a program."""
         is_output = np.zeros(program.value_count, np.bool_)
         is_output[[v for i, v in enumerate(program.outputs) if i not in program.ties]] = True
-        return LoweringContext(stored_values(program), use_places(program), is_output, passage_arrays(program))
+        return LoweringContext(
+            stored_values(program), use_places(program), read_positions(program), is_output, passage_arrays(program)
+        )
 
 
 Runs = tuple[int, int, int, bool]
@@ -297,4 +300,4 @@ def placed(
 ) -> Placement:
     """Where the redistributions of a lowering stand."""
     gathered_anew = np.ones_like(statics.stored) if options.regather else statics.stored
-    return place(program, statics.places, gathered_anew, settled, required, stretch, grouping)
+    return place(program, statics.places, statics.needed, gathered_anew, settled, required, stretch, grouping)

@@ -8,6 +8,10 @@ Of 4,096 tokens in a vocabulary of 32,000 a device has 1,024 to look up. It is g
 that are among its 8,000 rows, and the sums go to the devices that asked. Where as many rows are looked up as there are,
 the table is gathered, and where another use is so near that both share the gather. Decided by bytes on a device, times
 the runs of a loop, as `pending.py` decides where a sum is reduced.
+
+The other way round, of any array: where a look-up in tiled rows is read in tiles, and there are no more rows than are
+looked up, all rows are gathered, and each device looks up its own. A shuffle moves the same by either way; this one
+writes less.
 """
 
 # pyright: reportArgumentType=false, reportReturnType=false
@@ -19,7 +23,7 @@ from autopart.core.layout import LAST_TILE
 from autopart.core.loop_nests import NO_MAPPING, divides, operand_entry, result_entry, tiling
 from autopart.core.op import OR, WHOLE
 from autopart.spmd.pending import Given, elements_without
-from autopart.spmd.undecided_ops import tile_read
+from autopart.spmd.undecided_ops import read_at, tile_read
 
 
 @kernel
@@ -43,6 +47,47 @@ def divide_tables(given: Given, share_within: int) -> None:
                     continue
                 if not _shares_a_gather(given, i, axis, share_within):
                     state.mapping[graph.use_op[use], axis] = mapping
+
+
+@kernel
+def gather_tables(given: Given) -> None:
+    """Has look-ups loop over what is looked up where that moves no more; changes `given.nests.state`, a copy."""
+    graph, maps, state, passages = given.nests.graph, given.nests.maps, given.nests.state, given.passages
+    ops, axes = state.mapping.shape
+    for op in range(ops):
+        spec, made = graph.op_spec[op], graph.result_ptr[op]
+        if not maps.looks_up[spec]:
+            continue
+        table = graph.operands[graph.operand_ptr[op]]
+        for axis in range(axes):
+            now = state.mapping[op, axis]
+            if now < 0 or graph.closed[op, axis] or not LAST_TILE < result_entry(given.nests, op, now, 0) <= OR:
+                continue
+            tile = tile_read(given.nests, given.is_output, made, axis)
+            if tile < 0 or _is_tiled_elsewhere(given, table, axis):
+                continue
+            found = elements_without(given, axis, made) * passages.element_bytes[made]
+            if elements_without(given, axis, table) * passages.element_bytes[table] > found:
+                continue
+            for mapping in range(maps.first[spec + 1] - maps.first[spec]):
+                fits = (
+                    operand_entry(given.nests, op, mapping, 0) == WHOLE and not maps.alone[maps.first[spec] + mapping]
+                )
+                if (
+                    fits
+                    and result_entry(given.nests, op, mapping, 0) == tile
+                    and divides(given.nests, op, mapping, axis)
+                ):
+                    state.mapping[op, axis], state.op_stamp[op, axis] = mapping, read_at(given.nests, made, axis)
+
+
+@kernel
+def _is_tiled_elsewhere(given: Given, value: int, axis: int) -> bool:
+    """True if another axis tiles the value: bytes are compared axis by axis, and one gather is for both."""
+    elsewhere = False
+    for other in range(given.nests.sizes.shape[0]):
+        elsewhere = elsewhere or (other != axis and tiling(given.nests, value, other) >= 0)
+    return elsewhere
 
 
 @kernel

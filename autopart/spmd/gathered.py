@@ -168,14 +168,15 @@ class _Finder:
         cheap = np.array([traits_of(s).cheap_to_regather for s in program.specs], np.bool_)[program.op_spec]
         return kept | (state[values] & cheap[ops])
 
-    def _why(self, op: int, use: int) -> str:
-        """Why the op has no loop that slices this operand as it is tiled."""
+    def _why(self, op: int, use: int, tiled: int = -1) -> str:
+        """Why the op has no loop that slices this operand as it is tiled, on dim `tiled` where the table says so."""
         spec, table = self._program.spec(op), self._partitioning.table
         if not table.of[self._program.op_spec[op]]:
             return self._no_mapping(op)
         if fitting_count(self._partitioning, op, self._name) > 1:
             return "several mappings fit: a conflict"
-        operand, dim = use - int(self._program.operand_ptr[op]), int(self._held[self._program.operands[use]])
+        dim = tiled if tiled >= 0 else int(self._held[self._program.operands[use]])
+        operand = use - int(self._program.operand_ptr[op])
         fitting = [
             m for m, mapping in enumerate(table.of[self._program.op_spec[op]]) if mapping.operands[operand] == dim
         ]
@@ -190,9 +191,21 @@ class _Finder:
             room = before.extent * self._size // self._ways(op, major)
             of_major = f"{named(spec)} slices dim {dim} once dim {before.operands[operand]} is cut {before.extent} ways"
             return f"{of_major}{self._two_axes(op, major, room)}"
+        if extent % ways == 0 and self._partitioning.state.mapping[op, self._axis] >= 0:
+            return self._why_moved(op)
         if extent % ways == 0:
             return "propagation did not reach it"
         return f"{extent} is not a multiple of {ways}{self._two_axes(op, fitting[0], extent // (ways // self._size))}"
+
+    def _why_moved(self, op: int) -> str:
+        """Why an op has no loop although the table gives it one: a reader needs all of it, or another tile."""
+        value, (pointer, users) = int(self._program.result_ptr[op]), self._program.users
+        dim = self._partitioning.tiled_dim(value, self._name)
+        for use in users[pointer[value] : pointer[value + 1]].tolist():
+            reader = int(self._program.use_op[use])
+            if dim >= 0 and _actions(self._local.required[use : use + 1], self._axis)[0] == 0:
+                return self._why(reader, use, dim)
+        return "it is moved before it is repeated, which moves less"
 
     def _two_axes(self, op: int, mapping: int, room: int) -> str:
         """Which two axes could tile a factor and the next one, where this axis is too large for what room there is.

@@ -1,6 +1,6 @@
 """All layouts of a partitioning, in one kernel: what is pending where, what values and uses are tiled on, what is read.
 
-undecided_ops.py, gathered_slices.py, reversed_weights.py, divided_tables.py, divided_scatters.py
+undecided_ops.py, gathered_slices.py, moved_views.py, divided_tables.py, divided_scatters.py
     ->  pending.py  ->  layouts.py  ->  which uses need more than is stored, read_stretches.py
 """
 
@@ -15,12 +15,12 @@ import numpy as np
 from autopart.base.jit.kernels import kernel
 from autopart.core.layout import local_elements
 from autopart.spmd.divided_scatters import divide_scatters
-from autopart.spmd.divided_tables import divide_tables
+from autopart.spmd.divided_tables import divide_tables, gather_tables
 from autopart.spmd.gathered_slices import gather_sliced
 from autopart.spmd.layouts import layouts
+from autopart.spmd.moved_views import move_before_views
 from autopart.spmd.pending import Given, Ways, pass_reductions
 from autopart.spmd.read_stretches import read_stretches
-from autopart.spmd.reversed_weights import gather_reversed
 from autopart.spmd.undecided_ops import divide_undecided
 
 
@@ -67,8 +67,9 @@ def _lay_out(given: Given, ways: Ways, has_stretches: bool, share_within: int, f
     divide_undecided(nests, given.is_output)
     if has_stretches:
         gather_sliced(given)
-    gather_reversed(given)
+    move_before_views(given)
     divide_tables(given, share_within)
+    gather_tables(given)
     divide_scatters(given)
     pass_reductions(given, ways, found.passing)
     layouts(

@@ -122,9 +122,12 @@ def _grows(spec: OpSpec) -> bool:
 
 
 def _identity(spec: OpSpec) -> int:
-    """The reductions, as bits, that a splat constant leaves as they are."""
+    """The reductions, as bits, of which a splat constant is the result and each part: zeros, NaN and infinity, of a
+    sum."""
     value = splat_value(spec)
-    return 0 if value is None else int(value == 0) | int(value == 1) << (MUL - SUM)
+    if value is None:
+        return 0
+    return int(value == 0 or not np.isfinite(complex(value))) | int(value == 1) << (MUL - SUM)
 
 
 @kernel

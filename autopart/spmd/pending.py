@@ -7,18 +7,19 @@
 
 A value that is pending on an axis goes on through an op if the op has a passage for it (`core/ops/passages.py`), if
 nothing else reads the value and no action is on it, and if what else the op reads is whole or stands for parts: zeros
-for a sum, anything for a maximum. The ways of several sums join in an op that adds them, so a way is a tree. For each
-tree and axis, the reduction is done at the points that move the fewest bytes in all:
+or NaN for a sum, anything for a maximum. A mask or a scale that is tiled is gathered for that, before it is broadcast.
+The ways of several sums join in an op that adds them, so a way is a tree. For each tree and axis, the reduction is done
+at the points that move the fewest bytes in all:
 
     bytes = bytes of the value on one device x runs of its loop x (1 if all its readers slice it, else 2)
 
-(reduce_scatter or all_reduce). Where two choices move the same bytes, the one that repeats less work is taken (an op
-that passes parts does not loop over the axis), and if that is the same too, the later one. So sums are added before
-they are reduced, a slice comes before the reduction and a broadcast after it, and the reduction comes after a
-transpose, which the compiler then makes part of the matmul. A convert to a wider float is passed where two sums are
-added behind converts, or where a loop adds up what is converted in each turn; elsewhere it would double the bytes. An
-array is reduced before it is scaled by a number, as the sums of a mean are: the kernels that read it scale it, while an
-array to reduce would be scaled by a kernel of its own.
+(reduce_scatter or all_reduce), and what is gathered on the way to it. Where two choices move the same bytes, the one
+that repeats less work is taken (an op that passes parts does not loop over the axis), and if that is the same too, the
+later one. So sums are added before they are reduced, a slice comes before the reduction and a broadcast after it, and
+the reduction comes after a transpose, which the compiler then makes part of the matmul. A convert to a wider float is
+passed where two sums are added behind converts, or where a loop adds up what is converted in each turn; elsewhere it
+would double the bytes. An array is reduced before it is scaled by a number, as the sums of a mean are: the kernels that
+read it scale it, while an array to reduce would be scaled by a kernel of its own.
 
 A carry passes what the body of its loop adds up from zeros, if that moves fewer bytes: one reduction after the loop. It
 passes nothing where the bytes are the same, as they are for rows written one by one into a carried array: the array
@@ -81,7 +82,7 @@ class Ways(NamedTuple):
     code[value, axis]  by which reduction a value may be pending; 0 for none
     taken[op]          the passage by which the op can pass, or -1
     cost[value]        of what may be pending: reducing at the value: bytes, work repeated; at the best points up to it:
-                       bytes, work repeated
+                       bytes, work repeated; bytes of what is gathered on the way to the value
     stays[value]       True if reducing at the value, or later, is at least as good as reducing before
     loop[value]        the carry on which it depends that the value is pending; it is reduced after that loop only
     forked[value]      it comes from a fork in its loop: it is reduced after that loop only
@@ -108,9 +109,9 @@ class Ways(NamedTuple):
         """Room for a program."""
         return Ways(
             assumed=np.empty(ops, np.uint8), code=np.empty((values, axes), np.uint8), taken=np.empty(ops, np.int32),
-            cost=np.empty((values, 4)), stays=np.empty(values, np.bool_), loop=np.empty(values, np.int32),
+            cost=np.empty((values, 5)), stays=np.empty(values, np.bool_), loop=np.empty(values, np.int32),
             forked=np.empty(values, np.bool_), no_fork=np.empty(values, np.bool_), wanted=np.empty(values, np.int32),
-            again=np.empty(ops, np.bool_), noted=np.empty(7),
+            again=np.empty(ops, np.bool_), noted=np.empty(8),
         )  # fmt: skip
 
 
@@ -197,7 +198,7 @@ def _spread(given: Given, ways: Ways, axis: int, carries: bool, every: bool) -> 
 def _note(ways: Ways, axis: int, value: int) -> None:
     """Notes what is known of a value, for `_is_new`."""
     ways.noted[0], ways.noted[1], ways.noted[2] = ways.code[value, axis], ways.loop[value], ways.forked[value]
-    for i in range(4):
+    for i in range(5):
         ways.noted[3 + i] = ways.cost[value, i]
 
 
@@ -207,7 +208,7 @@ def _is_new(ways: Ways, axis: int, value: int) -> bool:
     if ways.code[value, axis] != ways.noted[0]:
         return True
     new = ways.loop[value] != ways.noted[1] or ways.forked[value] != ways.noted[2]
-    for i in range(4):
+    for i in range(5):
         new = new or ways.cost[value, i] != ways.noted[3 + i]
     return new and ways.code[value, axis] != 0
 
@@ -240,7 +241,7 @@ def _pass(given: Given, ways: Ways, axis: int, op: int, some: bool) -> bool:
         if native != 0:
             some = True
             cost[value] = _bytes(given, axis, value)
-            cost[value, 1] = cost[value, 3] = 0.0
+            cost[value, 1] = cost[value, 3] = cost[value, 4] = 0.0
             stays[value], loop[value], ways.forked[value] = True, -1, False
     if not some or passages.first[spec] == passages.first[spec + 1] or graph.result_ptr[op + 1] != first + 1:
         return some
@@ -287,9 +288,22 @@ def _fits(given: Given, ways: Ways, axis: int, op: int, passage: int) -> int:
             if not goes_on(given, axis, value) and not _is_fork(given, ways, axis, value):
                 return 0
             found = by if found == by or pending == by else ANY_CODE
-        elif pending != 0 or not _is_whole(given, axis, value):
+        elif pending != 0 or (not _is_whole(given, axis, value) and _divides_more(given, axis, op)):
             return 0
     return found
+
+
+@kernel
+def _divides_more(given: Given, axis: int, op: int) -> bool:
+    """True if another axis tiles the op's result and not all that it reads. Bytes are compared axis by axis, and a sum
+    over both axes would seem to be cheaper there than it is."""
+    graph = given.nests.graph
+    for other in range(given.nests.sizes.shape[0]):
+        if other != axis and tiling(given.nests, graph.result_ptr[op], other) >= 0:
+            for use in range(graph.operand_ptr[op], graph.operand_ptr[op + 1]):
+                if tiling(given.nests, graph.operands[use], other) < 0:
+                    return True
+    return False
 
 
 @kernel
@@ -331,11 +345,37 @@ def _is_whole(given: Given, axis: int, value: int) -> bool:
 
 
 @kernel
+def _made_whole(given: Given, axis: int, value: int) -> int:
+    """The value that is gathered to have all of this one, which is tiled: what it is a broadcast of; -1 if scalars
+    alone make it. What is between is made whole by each device."""
+    graph = given.nests.graph
+    while tiling(given.nests, value, axis) >= 0 and goes_on(given, axis, value):
+        op = graph.value_op[value]
+        if given.passages.from_scalars[op]:
+            return -1
+        if given.nests.maps.repeats[graph.op_spec[op]] == 0:
+            break
+        value = int(graph.operands[graph.operand_ptr[op]])
+    return value
+
+
+@kernel
+def _gathered_bytes(given: Given, axis: int, value: int) -> float:
+    """What it moves to have all of a value on each device."""
+    graph, passages = given.nests.graph, given.passages
+    source = _made_whole(given, axis, value)
+    if source < 0 or tiling(given.nests, source, axis) < 0:
+        return 0.0
+    size = elements_without(given, axis, source) * passages.element_bytes[source]
+    return size * passages.runs[passages.scope[graph.value_op[source]]]
+
+
+@kernel
 def _price(given: Given, ways: Ways, axis: int, op: int, value: int) -> None:
     """Fills in cost, stays, loop and forked of a value that is pending because its op passes parts; see `_spread`."""
     graph, state, passages = given.nests.graph, given.nests.state, given.passages
     code, cost, stays, loop = ways.code, ways.cost, ways.stays, ways.loop
-    sooner, sooner_work, work, inside, forked = 0.0, 0.0, 0.0, -1, False
+    sooner, sooner_work, work, gathered, inside, forked = 0.0, 0.0, 0.0, 0.0, -1, False
     leaves_loop = passages.is_carry[op]
     spec = graph.op_spec[op]
     if passages.leaves[spec] or (state.mapping[op, axis] >= 0 and not passages.free[spec]):
@@ -347,14 +387,17 @@ def _price(given: Given, ways: Ways, axis: int, op: int, value: int) -> None:
             work += cost[operand, 1] / uses
             sooner += cost[operand, 2] / uses
             sooner_work += cost[operand, 3] / uses
+            gathered += cost[operand, 4] / uses
             forked = forked or (not leaves_loop and (ways.forked[operand] or uses > 1))
             if loop[operand] >= 0 and loop[operand] != op:
                 inside = loop[operand]
-    here = _bytes(given, axis, value)
+        else:
+            gathered += _gathered_bytes(given, axis, operand)
+    here = _bytes(given, axis, value) + gathered
     loop[value], ways.forked[value] = inside, forked
     as_good = here == sooner and work <= sooner_work and not _only_scales(given, ways, axis, op, value)
     stays[value] = inside < 0 and not forked and (here < sooner or as_good)
-    cost[value, 0], cost[value, 1] = here, work
+    cost[value, 0], cost[value, 1], cost[value, 4] = here, work, gathered
     cost[value, 2], cost[value, 3] = (here, work) if stays[value] else (sooner, sooner_work)
 
 
@@ -474,8 +517,12 @@ def _choose(given: Given, ways: Ways, axis: int, passing: np.ndarray) -> bool:
             operand = graph.operands[use]
             if code[operand, axis] != 0:
                 wanted[operand] += 1
-            elif tiling(given.nests, operand, axis) >= 0:
-                passing[graph.value_op[operand]] |= 1 << axis
+            else:
+                source = _made_whole(given, axis, operand)
+                while operand != source and tiling(given.nests, operand, axis) >= 0:
+                    maker = graph.value_op[operand]
+                    passing[maker] |= 1 << axis
+                    operand = source if source < 0 else graph.operands[graph.operand_ptr[maker]]
     again = False
     for value in range(wanted.shape[0] if passages.carries.shape[0] > 0 else 0):
         if 0 < wanted[value] < graph.user_ptr[value + 1] - graph.user_ptr[value]:

@@ -20,7 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from autopart.base.jit.kernels import kernel
-from autopart.core.ops.rule import is_regathered
+from autopart.core.ops.rule import is_regathered, traits_of
+from autopart.core.ops.traits import only_moves
 from autopart.core.program import ROOT, Program
 
 
@@ -101,6 +102,17 @@ def use_places(program: Program) -> tuple[np.ndarray, np.ndarray]:
     return scope, position
 
 
+def read_positions(program: Program) -> np.ndarray:
+    """int[uses]: the op that needs what a use reads: that of the use, or the one reader of the view that it makes."""
+    moves = np.array([only_moves(traits_of(spec), spec) for spec in program.specs], np.bool_)[program.op_spec]
+    pointer, users = program.users
+    first = program.result_ptr[:-1].clip(max=program.value_count - 1)
+    alone = moves & (np.diff(pointer)[first] == 1)
+    reader = np.arange(program.op_count)
+    reader[alone] = program.use_op[users[pointer[first[alone]]]]
+    return reader[program.use_op]
+
+
 def _owns(program: Program, loop: int, value: int) -> bool:
     """True if `value` is one that `loop` carries: it exists only inside."""
     op = int(program.value_op[value])
@@ -110,13 +122,15 @@ def _owns(program: Program, loop: int, value: int) -> bool:
 def place(
     program: Program,
     places: tuple[np.ndarray, np.ndarray],
+    needed: np.ndarray,
     stored: np.ndarray,
     settled: np.ndarray,
     required: np.ndarray,
     stretch: np.ndarray,
     grouping: Grouping,
 ) -> Placement:
-    """Groups the uses that need a redistribution; `places` are those of `use_places`."""
+    """Groups the uses that need a redistribution; `places` are those of `use_places`, `needed` those of
+    `read_positions`."""
     (scope, position), grows = places, grouping.grows
     if grouping.sharded_loops:
         at_use = stored[program.operands] & grows
@@ -136,7 +150,7 @@ def place(
             & (scope[uses][1:] == scope[uses][:-1])
             & (stretch[uses][1:] == stretch[uses][:-1])
         )
-        together = position[uses][1:] == position[uses][:-1]
+        together = (position[uses][1:] == position[uses][:-1]) | (needed[uses][1:] == needed[uses][:-1])
         same[1:] = equal & (~alone[1:] | near | together)
     group = np.cumsum(~same) - 1
     first = np.flatnonzero(~same)

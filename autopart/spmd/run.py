@@ -19,6 +19,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.experimental.layout import Format, Layout
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from autopart.core.jax_internals import device_local_call, ir, numpy_dtype
@@ -36,26 +37,48 @@ class OnMesh:
     """A device-local program for the devices of a mesh. Arguments and results are flat lists of whole arrays."""
 
     function: Any
-    """The function as `jax.jit` wraps it."""
+    """The function as `jax.jit` wraps it; with `free`, a function of formats that returns that."""
     traced: Any
     """What goes into a program around it: the same, or the function itself if that is to be inline."""
     avals: list[jax.ShapeDtypeStruct]
     in_shardings: list[NamedSharding]
     out_shardings: list[NamedSharding]
     mesh: jax.sharding.Mesh
+    updated: Mapping[int, int]
+    """Output -> the argument that it is the next value of."""
+    free: bool = False
+    """XLA chooses the layouts of all arguments, and of their next values."""
 
     def compile(self, options: Mapping[str, Any] | None = None) -> jax.stages.Compiled:
-        """What XLA makes of it, with its own errors where it cannot. `options` are XLA's, by name."""
+        """What XLA makes of it, with its own errors where it cannot. `options` are XLA's, by name.
+
+        Layouts that are free are chosen by a first compilation; where it has another for an argument than for its next
+        value, a second one has the argument's for both.
+        """
         asked: dict[str, Any] = {**for_devices(list(self.mesh.devices.flat)), **(options or {})}
-        return self.lower().compile(compiler_options=asked or None)
+        if not self.free:
+            return self.lower().compile(compiler_options=asked or None)
+        inputs: list[Any] = [Format(Layout.AUTO, sharding) for sharding in self.in_shardings]
+        compiled = self._lowered(inputs, self._outputs(inputs)).compile(compiler_options=asked or None)
+        chosen, left = compiled.input_formats[0], compiled.output_formats
+        if all(chosen[i].layout == left[o].layout for o, i in self.updated.items()):
+            return compiled
+        return self._lowered(list(chosen), self._outputs(chosen)).compile(compiler_options=asked or None)
+
+    def _outputs(self, inputs: Sequence[Any]) -> list[Any]:
+        return [inputs[self.updated[n]] if n in self.updated else s for n, s in enumerate(self.out_shardings)]
 
     def lower(self) -> jax.stages.Lowered:
-        """What XLA is given."""
+        """What XLA is given, in the usual layouts."""
+        return self._lowered(self.in_shardings, self.out_shardings)
+
+    def _lowered(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> jax.stages.Lowered:
+        function = self.function if not self.free else self.function(inputs, outputs)
         around = jax.sharding.get_abstract_mesh()
         own_mesh = around.empty or around == self.mesh.abstract_mesh
         # 64-bit types are the program's own here, whatever jax makes of arrays outside.
         with contextlib.nullcontext() if own_mesh else jax.set_mesh(self.mesh), jax.enable_x64(True):
-            return self.function.lower(*self.avals)
+            return function.lower(*self.avals)
 
 
 def on_mesh(
@@ -66,32 +89,38 @@ def on_mesh(
     out_shardings: Sequence[NamedSharding] | None = None,
     inline: bool = False,
     weak: Collection[int] = (),
+    free: bool = False,
 ) -> OnMesh:
     """The exported `module` of `local` on `mesh`.
 
     Whole arrays come in and go out in the given shardings; without them, in those that `local` works with. With
     `inline`, a program around it has no call. The types of the outputs at the positions `weak` are weak, as jax says
-    of Python's numbers and what is computed of them.
+    of Python's numbers and what is computed of them. XLA chooses the layouts of arguments that are `free`.
     """
     in_specs = [spec_of(local.mesh, layout) for layout in input_layouts(local)]
     out_specs = [spec_of(local.mesh, layout) for layout in output_layouts(local)]
     inputs = list(in_shardings) if in_shardings is not None else [NamedSharding(mesh, s) for s in in_specs]
     outputs = list(out_shardings) if out_shardings is not None else [NamedSharding(mesh, s) for s in out_specs]
     plain = device_local_function(local, module, mesh, in_specs, out_specs, weak)
-    function = jax.jit(
-        plain,
-        in_shardings=inputs,
-        out_shardings=outputs,
-        donate_argnums=tuple(sorted(local.program.donated & set(local.program.passed_arguments))),
-        keep_unused=local.program.keep_unused,
-    )
+
+    def jitted(inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
+        return jax.jit(
+            plain,
+            in_shardings=list(inputs),
+            out_shardings=list(outputs),
+            donate_argnums=tuple(sorted(local.program.donated & set(local.program.passed_arguments))),
+            keep_unused=local.program.keep_unused,
+        )
+
+    function = jitted(inputs, outputs)
     kinds = [local.program.type_of(v) for v in local.program.arguments]
     explicit = AxisType.Explicit in mesh.axis_types
     avals = [
         jax.ShapeDtypeStruct(k.shape, numpy_dtype(k.dtype), sharding=sharding if explicit else None)
         for k, sharding in zip(kinds, inputs, strict=True)
     ]
-    return OnMesh(function, plain if inline else function, avals, inputs, outputs, mesh)
+    traced = plain if inline else function
+    return OnMesh(jitted if free else function, traced, avals, inputs, outputs, mesh, local.program.ties, free)
 
 
 def device_local_function(
@@ -112,7 +141,13 @@ def device_local_function(
     call = device_local_call(module, types, program.source.bodies, weak, compile_right_on_cpu)
     in_specs = tuple(in_specs[i] for i in passed)
     on_devices = jax.shard_map(call, mesh=mesh, in_specs=in_specs, out_specs=list(out_specs), check_vma=False)
-    return lambda *arrays: on_devices(*(arrays[i] for i in passed))
+    return lambda *arrays: on_devices(*(_on_device(arrays[i]) for i in passed))
+
+
+def _on_device(array: Any) -> Any:
+    """The array, brought in from the host's memory if it is there."""
+    at = jax.typeof(array).memory_space
+    return jax.device_put(array, jax.memory.Space.Device) if at == jax.memory.Space.Host else array
 
 
 # ---- meshes and layouts in jax's terms

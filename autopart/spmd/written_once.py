@@ -126,7 +126,14 @@ def _multiplied(local: DeviceLocal, op: int) -> float:
 
 
 def _is_shared(local: DeviceLocal, op: int) -> bool:
-    """True if an operand of the op was gathered for others too."""
-    of_use = local.placement.of_use
-    moved = of_use[local.program.operand_ptr[op] : local.program.operand_ptr[op + 1]]
-    return any((of_use == number).sum() > 1 for number in moved[moved >= 0].tolist())
+    """True if an operand of the op, or what it is a view of, was gathered for others too."""
+    program, of_use = local.program, local.placement.of_use
+    for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
+        maker = int(program.value_op[program.operands[use]])
+        if of_use[use] >= 0:
+            shared = (of_use == of_use[use]).sum() > 1
+        else:
+            shared = local.table.arrays.moves[program.op_spec[maker]] and _is_shared(local, maker)
+        if shared:
+            return True
+    return False

@@ -33,7 +33,7 @@ SAID = [
     (
         "another kind of memory",
         lambda: remarks(in_shardings=(None, None, own_mesh(memory_kind="pinned_host"))),
-        "memory_kind 'pinned_host' is left out",
+        "memory_kind 'pinned_host' is kept",
     ),
     (
         "recomputation without a backward pass",

@@ -59,7 +59,7 @@ def test_an_unchanged_tree_and_one_that_products_make_are_no_state():
     assert not nothing.metadata.remarks
 
 
-def test_a_memory_kind_that_is_left_out_is_said():
+def test_a_memory_kind_that_estimates_leave_out_is_said():
     devices = jax.make_mesh((4,), ("b",), axis_types=(jax.sharding.AxisType.Auto,))
     for kind, says in (("pinned_host", True), ("device", False), (None, False)):
         given = NamedSharding(devices, P("b"), memory_kind=kind)
@@ -67,7 +67,7 @@ def test_a_memory_kind_that_is_left_out_is_said():
         about = [remark for remark in low.metadata.remarks if "memory_kind" in remark]
         assert len(about) == 2 * says
         if says:
-            assert about[0].startswith("in_shardings of x: memory_kind 'pinned_host' is left out")
+            assert about[0].startswith("in_shardings of x: memory_kind 'pinned_host' is kept")
 
 
 def test_a_value_that_the_model_puts_into_host_memory_is_said():

@@ -73,7 +73,11 @@ def test_a_registered_custom_call_has_its_mappings(attention):
 
 def test_a_custom_call_that_declares_batch_dims_tiles_on_them():
     spec = custom_call("cusolver_getrf_ffi", tensor(4, 2, 3, 3), results=(tensor(4, 2, 3, 3), tensor(4, 2)), batch="2")
-    assert mappings_of(spec) == (TileMapping((0,), (0, 0), 4), TileMapping((1,), (1, 1), 2))
+    matrix = (0, 2), (0, 3)
+    assert mappings_of(spec) == (
+        TileMapping((0,), (0, 0), 4, drawn_by=matrix),
+        TileMapping((1,), (1, 1), 2, drawn_by=matrix),
+    )
 
 
 @pytest.mark.parametrize(

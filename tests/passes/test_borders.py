@@ -104,3 +104,13 @@ def test_joined_features_are_no_border(size: int, joined: int):
     shapes = (jax.ShapeDtypeStruct((64, n), jnp.float32) for n in (size, joined))
     program = ap.jit(fun, ap.Mesh(MESH), []).lower(*shapes).traced.program
     assert sum(program.spec(op).kind == "tanh" for op in range(program.op_count)) == 1
+
+
+def test_a_pad_that_cuts_off_more_dims_than_the_border_keeps_its_shape():
+    def fun(u: jax.Array) -> jax.Array:
+        wide = jnp.pad(u, 1)[:, :, None] + jnp.pad(jnp.sin(u), 1)[:, :, None]
+        joined = jnp.concatenate([wide, wide[:, :, :1] * 2], axis=2) + 1
+        return jax.lax.pad(joined, 0.0, ((-1, -1, 0), (-1, -1, 0), (0, 0, 0)))
+
+    step = ap.jit(fun, ap.Mesh(MESH), PLACED["rows"])
+    np.testing.assert_allclose(step(U), fun(U), rtol=1e-6)

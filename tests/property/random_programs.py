@@ -23,6 +23,7 @@ from tests.property import (  # noqa: F401  (they register their steps)
     steps_control,
     steps_elementwise,
     steps_index,
+    steps_moves,
     steps_neighbours,
     steps_random,
     steps_reduction,

@@ -132,7 +132,7 @@ class Zero(NamedSchedule):
 
 def test_named_schedules_have_names():
     assert list(NAMED_SCHEDULES) == [
-        "DP", "Others", "Edges", "Nodes", "Graph", "Context", "Spatial", "Experts", "Megatron", "MegatronVocab",
+        "DP", "Rows", "Others", "Edges", "Nodes", "Graph", "Context", "Spatial", "Experts", "Megatron", "MegatronVocab",
         "MegatronSP", "LargeWeights", "GShard", "ZeRO2", "ZeRO3", "ZeRO3Large",
     ]  # fmt: skip
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from autopart.api.plan.other_program import OtherProgram
 from autopart.api.plan.plan_check import check_layouts, check_mesh, check_options
@@ -33,6 +33,7 @@ class PlannedTactic:
     rows: Sequence[Sequence[Any]]
     is_first: bool
     is_last: bool
+    is_complete: ClassVar[bool] = True
 
     def act(self, partitioning: Partitioning, context: TacticContext) -> TacticResult:
         """See `Tactic.act`. Raises `PlanError` where the plan is of another mesh or program."""

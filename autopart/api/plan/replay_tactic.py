@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from autopart.api.plan.plan import Plan
 from autopart.api.tactic import ACTION, TacticContext, TacticResult
@@ -37,6 +38,7 @@ class Replay:
 
     actions: Sequence[Action] | Plan
     name: str = "Replay"
+    is_complete: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_fields(self, actions=_GIVEN, name=STRING)

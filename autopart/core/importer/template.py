@@ -15,6 +15,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
+
 from autopart.base.errors import ProgramError
 from autopart.base.limits import Gauge
 from autopart.core.importer.constraints import tag_of_constraint
@@ -244,7 +246,7 @@ def _kind(name: str) -> str:
 
 
 def _is_identity(op: ir.Operation, by_hand: bool) -> bool:
-    """True for ops that change nothing on one device: sharding marks, collectives over groups of one.
+    """True for ops that change nothing on one device: sharding marks, collectives over groups of one or to itself.
 
     Larger groups are an error, except where the model partitions `by_hand`.
     """
@@ -254,11 +256,10 @@ def _is_identity(op: ir.Operation, by_hand: bool) -> bool:
         target = quoted_text(op.attributes["call_target_name"])
         return target in _SHARDING_CALLS or traits_named("custom_call", target).read_through
     list_groups(op)
-    groups = (
-        op.attributes["replica_groups"] if "replica_groups" in op.attributes else op.attributes["source_target_pairs"]
-    )
+    in_groups = "replica_groups" in op.attributes
+    groups = op.attributes["replica_groups" if in_groups else "source_target_pairs"]
     shape = ir.RankedTensorType(groups.type).shape
-    if (shape[-1] > 1 and "replica_groups" in op.attributes) or shape[0] > 1:
+    if shape[-1] > 1 if in_groups else shape[0] > 1 and not _stays(groups):
         if by_hand:
             return False
         raise ProgramError(
@@ -267,6 +268,12 @@ def _is_identity(op: ir.Operation, by_hand: bool) -> bool:
             hint="lower the program for one device; autopart inserts the collectives",
         )
     return True
+
+
+def _stays(pairs: ir.Attribute) -> bool:
+    """True for (source, target) pairs by which every device sends to itself."""
+    sources, targets = np.asarray(ir.DenseElementsAttr(pairs)).T
+    return bool((sources == targets).all())
 
 
 def _tag_of(op: ir.Operation) -> str:

@@ -299,6 +299,20 @@ def work(traits: Traits, spec: OpSpec) -> Work | None:
             return Work(0.0, 0.0)
 
 
+def only_moves(traits: Traits, spec: OpSpec) -> bool:
+    """True for an op that leaves the elements of its one operand, perhaps in another order: a reshape, a transpose."""
+    moves = isinstance(traits, View) or (isinstance(traits, Elementwise) and traits.weight == 0)
+    return moves and len(spec.operands) == 1 and list(map(elements, spec.operands)) == list(map(elements, spec.results))
+
+
+def repeated_elements(traits: Traits, spec: OpSpec) -> float:
+    """How many elements an op repeats in a larger array: those of what it broadcasts; 0 where it repeats none."""
+    if not traits.cloned_per_use or len(spec.operands) != 1:
+        return 0.0
+    few = elements(spec.operands[0])
+    return few if few < elements(spec.results[0]) else 0.0
+
+
 def elements(type_: TensorType) -> float:
     """How many elements an array has."""
     return float(math.prod(type_.shape))

@@ -1,5 +1,6 @@
 """Passes over the unpartitioned program: see `program_pass.py` for what one is and how to add one."""
 
+from autopart.core.passes.banded_products import BandedProducts
 from autopart.core.passes.borders import Borders
 from autopart.core.passes.combined_slices import CombinedSlices
 from autopart.core.passes.dead_code import DeadCode
@@ -28,6 +29,7 @@ from autopart.core.passes.sliced_products import SlicedProducts
 from autopart.core.passes.split_argmax import SplitArgmax
 from autopart.core.passes.split_cumulative import SplitCumulative
 from autopart.core.passes.split_top_k import SplitTopK
+from autopart.core.passes.updated_stacks import UpdatedStacks
 
 IMPORT_PASSES: tuple[Pass, ...] = (
     SplitArgmax(),
@@ -36,6 +38,7 @@ IMPORT_PASSES: tuple[Pass, ...] = (
     EmptyArrays(),
     KnownIndices(),
     KnownWindows(),
+    BandedProducts(),
     EqualProducts(),
     JoinedPads(),
     DeadCode(),
@@ -51,6 +54,7 @@ IMPORT_PASSES: tuple[Pass, ...] = (
     SlicedProducts(),
     JoinedReductions(),
     IndexPositions(),
+    UpdatedStacks(),
     ScannedRows(),
     LayerOrder(),
 )
@@ -61,6 +65,7 @@ __all__ = [
     "PASSES",
     "PASSES_KIND",
     "POLICIES",
+    "BandedProducts",
     "Borders",
     "CombinedSlices",
     "DeadCode",
@@ -91,6 +96,7 @@ __all__ = [
     "SplitArgmax",
     "SplitCumulative",
     "SplitTopK",
+    "UpdatedStacks",
     "pass_of",
     "register_pass",
     "run_optional_passes",

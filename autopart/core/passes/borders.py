@@ -363,7 +363,8 @@ def _pad(at: PatternRewriter, op: int) -> int | None:
     low, high, between = sides_of(spec)
     cut = [d for d, ends in enumerate(zip(low, high, strict=True)) if min(ends) < 0 and _is_border(at, value, d)]
     if any(between) or (cut and max(*low, *high) <= 0):
-        return None if any(between) else _cut(at, op, _cut_off(spec.operands[0].shape, low, high, cut))
+        every = range(len(low))
+        return None if any(between) else _cut(at, op, _cut_off(spec.operands[0].shape, low, high, every))
     if cut:
         part = _taken(at, value, _cut_off(spec.operands[0].shape, low, high, cut))
         ends = [[max(n, 0) if d in cut else n for d, n in enumerate(side)] for side in (low, high)]

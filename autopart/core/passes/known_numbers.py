@@ -19,6 +19,9 @@ from autopart.core.passes.pattern_rewriter import PatternRewriter
 MOST = 1 << 18
 """Elements of an array that is looked at."""
 
+MOST_WEIGHTS = 1 << 23
+"""Elements of a matrix of weights that is looked at."""
+
 _BY_ELEMENT: Mapping[str, Callable[..., Any]] = {
     "abs": np.abs,
     "add": np.add,
@@ -63,36 +66,61 @@ def numbers(at: PatternRewriter, value: int) -> np.ndarray | None:
     return at.numbers[value]
 
 
+def weights(at: PatternRewriter, value: int) -> np.ndarray | None:
+    """As `numbers`, of larger arrays, and of sums and sines, whose last bit each platform rounds for itself.
+
+    What is known by this is kept with what is known exactly: a pass asks for one of the two.
+    """
+    at.rounded = True
+    return numbers(at, value)
+
+
+def _most(at: PatternRewriter) -> int:
+    return MOST_WEIGHTS if at.rounded else MOST
+
+
 def _read(at: PatternRewriter, value: int) -> list[int]:
     """What a value is computed of, if it is of a kind that is computed here."""
     op = at.maker(value)
     spec = at.spec(op)
-    wanted = len(spec.results) == 1 and math.prod(spec.results[0].shape) <= MOST and _is_plain(spec.results[0].dtype)
-    return at.operands(op) if wanted and (spec.kind in _BY_ELEMENT or spec.kind in _OTHERS) else []
+    size = math.prod(spec.results[0].shape) if len(spec.results) == 1 else math.inf
+    wanted = size <= _most(at) and _is_plain(at, spec.results[0].dtype)
+    return at.operands(op) if wanted and _is_computed(at, spec) else []
 
 
 def _computed(at: PatternRewriter, value: int) -> np.ndarray | None:
     """The elements of a value of which those of all operands are known, or are known to be none."""
     op = at.maker(value)
     spec = at.spec(op)
-    if len(spec.results) != 1 or math.prod(spec.results[0].shape) > MOST or not _is_plain(spec.results[0].dtype):
+    if len(spec.results) != 1 or not _is_plain(at, spec.results[0].dtype):
+        return None
+    if math.prod(spec.results[0].shape) > _most(at):
         return None
     if spec.kind == "constant":
         return _constant(at, op, spec)
     if spec.kind == "argument":
         held, place = at.rewriting.before.source.closed_over, at.rewriting.before.argument_place[value]
         return np.asarray(held[place]) if place < len(held) else None
-    if spec.kind not in _BY_ELEMENT and spec.kind not in _OTHERS:
+    if not _is_computed(at, spec):
         return None
     read = [at.numbers[operand] for operand in at.operands(op)]
     if any(one is None for one in read):
         return None
     with np.errstate(all="ignore"):
-        made = _BY_ELEMENT[spec.kind](*read) if spec.kind in _BY_ELEMENT else _OTHERS[spec.kind](spec, *read)
+        if at.rounded and spec.kind in _ROUNDED:
+            made = _ROUNDED[spec.kind](spec, *read)
+        else:
+            made = _BY_ELEMENT[spec.kind](*read) if spec.kind in _BY_ELEMENT else _OTHERS[spec.kind](spec, *read)
     return None if made is None else np.asarray(made).astype(numpy_dtype(spec.results[0].dtype), copy=False)
 
 
-def _is_plain(dtype: str) -> bool:
+def _is_computed(at: PatternRewriter, spec: OpSpec) -> bool:
+    return spec.kind in _BY_ELEMENT or spec.kind in _OTHERS or (at.rounded and spec.kind in _ROUNDED)
+
+
+def _is_plain(at: PatternRewriter, dtype: str) -> bool:
+    if at.rounded and dtype in ("bf16", "f16"):
+        return True
     return dtype in ("f32", "f64", "i1") or dtype.removeprefix("u").removeprefix("i").isdigit()
 
 
@@ -163,3 +191,16 @@ _OTHERS: Mapping[str, Callable[..., np.ndarray | None]] = {
     "slice": _sliced,
     "transpose": lambda spec, a: a.transpose(spec.attributes["permutation"]),
 }
+
+
+def _summed(spec: OpSpec, a: np.ndarray, start: np.ndarray) -> np.ndarray | None:
+    plain = spec.region == "add" and np.issubdtype(a.dtype, np.floating)
+    return start + a.sum(spec.attributes["dimensions"]) if plain else _reduced(spec, a, start)
+
+
+_ROUNDED: Mapping[str, Callable[..., np.ndarray | None]] = {
+    "cosine": lambda spec, a: np.cos(a),
+    "reduce": _summed,
+    "sine": lambda spec, a: np.sin(a),
+}
+"""What `weights` computes besides."""

@@ -111,7 +111,7 @@ class PatternRewriter(MlirValues):
     """What patterns look at and put in, at `place`: values are numbers of `rewriting`.
 
     known   what a pattern found out about dims of values, (value, dim)
-    numbers what `known_numbers` found out about values
+    numbers what `known_numbers` found out about values; `rounded`: to the last bit but one
     shares  an op that was put in before, and stands before `place`, is not put in again
     """
 
@@ -123,6 +123,7 @@ class PatternRewriter(MlirValues):
         self._shared: dict[tuple[int, ...], list[int]] = {}
         self.known: dict[tuple[int, int], int] = {}
         self.numbers: dict[int, np.ndarray | None] = {}
+        self.rounded = False
         self.shares = False
 
     @contextmanager

@@ -69,8 +69,30 @@ def _pad(at: PatternRewriter, op: int) -> int | None:
     even = [min(ways(n), ways(m)) >= EVENER * most for n, m, most in zip(sizes, shape, least, strict=True)]
     if not any(even):
         return None
+    few = [d for d, first, last in masked if last - first <= MOST_ROWS and sizes[d] != shape[d]]
+    if few and all(n == m for d, (n, m) in enumerate(zip(sizes, shape, strict=True)) if d != few[0]):
+        return _rows(at, value, fill, shape, few[0], at_place[few[0]], masked)
     moved = at.pad(value, fill, at_place, [m - a - n for a, n, m in zip(at_place, sizes, shape, strict=True)])
     return at.select(at.box(shape, masked), moved, at.broadcast(fill, shape)) if masked else moved
+
+
+def _rows(
+    at: PatternRewriter,
+    value: int,
+    fill: int,
+    shape: Sequence[int],
+    dim: int,
+    low: int,
+    masked: Sequence[tuple[int, int, int]],
+) -> int:
+    """A few rows of `value` where they stand, and `fill` everywhere else: rows alone move."""
+    made = at.broadcast(fill, shape)
+    [(first, last)] = [ends for d, *ends in masked if d == dim]
+    others = [ends for ends in masked if ends[0] != dim]
+    for place in range(first, last):
+        one = at.broadcast(row(at, value, dim, place - low), shape, range(len(shape)))
+        made = at.select(at.box(shape, [*others, (dim, place, place + 1)]), one, made)
+    return made
 
 
 def _concatenate(at: PatternRewriter, op: int) -> int | None:

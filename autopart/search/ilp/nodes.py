@@ -170,12 +170,12 @@ def _of_op(
     known: dict[tuple[int, int, Label, tuple[bool, ...]], OpStrategies],
 ) -> OpStrategies:
     spec, mapping = int(start.program.op_spec[op]), tuple(start.state.mapping[op].tolist())
-    key = (spec, int(ways.of_op[op]), mapping, may_loop)
+    key, maps = (spec, int(ways.of_op[op]), mapping, may_loop), start.table.arrays
     if key not in known:
         known[key] = op_strategies(
             start.program.specs[spec], start.table.of[spec], start.mesh.axis_sizes, Fixed(mapping, may_loop),
             passages=ways.passages[key[1]], divided=bool(statics.passages.divided[spec]),
-            free=bool(statics.passages.free[spec]),
+            free=bool(statics.passages.free[spec]), repeated=bool(maps.repeats[spec] or maps.moves[spec]),
             from_scalars=bool(statics.passages.from_scalars[op]), repeats=int(arrays.specs["repeats"][spec]),
             stretches=start.table.stretches,
         )  # fmt: skip

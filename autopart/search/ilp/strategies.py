@@ -76,6 +76,7 @@ def op_strategies(
     passages: Sequence[Passage] = (),
     divided: bool = False,
     free: bool = False,
+    repeated: bool = False,
     from_scalars: bool = False,
     repeats: int = 0,
     stretches: Sequence[tuple[int, Stretch]] = (),
@@ -84,7 +85,9 @@ def op_strategies(
 
     passages       by which something pending may pass
     divided        nothing passes on an axis over which a loop divides the op
-    free           it does no work of its own: `spmd/gathered_slices.py` or `reversed_weights.py` may take its loop away
+    free           it does no work of its own: `spmd/gathered_slices.py` or `moved_views.py` may take its loop away
+    repeated       it repeats what it reads, or puts it in another order: `spmd/moved_views.py` may take any other
+                   mapping, or none
     from_scalars   it may be made whole on every device, whatever its mapping, for a reader that works on parts
     repeats        bits by mapping number: a loop over that mapping divides no work
     stretches      (dim, stretch) by the number that labels have (`MappingTable.stretches`)
@@ -94,8 +97,8 @@ def op_strategies(
     choices: list[list[int]] = []
     for mapping, is_open in zip(fixed.mapping, fixed.is_open, strict=True):
         if mapping != NONE:
-            given_up = [NONE] if not whole and (passes_on or _is_slice(mappings[mapping])) else []
-            others = (*_over_rows(mappings), *_of_updates(mappings, mapping))
+            given_up = [NONE] if not whole and (passes_on or repeated or _is_slice(mappings[mapping])) else []
+            others = range(len(mappings)) if repeated else _of_lowering(mappings, mapping)
             choices.append([mapping, *whole, *given_up, *others, *([] if divided else passing)])
         else:
             choices.append([NONE, *(range(len(mappings)) if is_open else ()), *passing])
@@ -124,6 +127,18 @@ def op_strategies(
 def _is_slice(mapping: TileMapping) -> bool:
     """True for a loop that `spmd/gathered_slices.py` may take away."""
     return len(mapping.operands) == 1 and bool(mapping.reads)
+
+
+def _of_lowering(mappings: Sequence[TileMapping], fixed: int) -> list[int]:
+    """The mappings that a lowering may take instead of one that is fixed."""
+    return [*_over_rows(mappings), *_of_updates(mappings, fixed), *_of_look_ups(mappings, fixed)]
+
+
+def _of_look_ups(mappings: Sequence[TileMapping], fixed: int) -> list[int]:
+    """The mappings that `spmd/divided_tables.py` may take instead of a sum over the rows of a table."""
+    if fixed not in _over_rows(mappings) or mappings[fixed].operands[0] == WHOLE:
+        return []
+    return [i for i, m in enumerate(mappings) if m.operands[0] == WHOLE and m.results[0] < LAST_TILE]
 
 
 def _over_rows(mappings: Sequence[TileMapping]) -> list[int]:

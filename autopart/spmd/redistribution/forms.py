@@ -19,8 +19,9 @@ ones share a latency.
 
 An all_reduce goes through a group of devices twice. Of few bytes, where all that counts is the latency, it is quicker
 to gather the parts and to reduce them on each device (`other_ways`): the extremes and positions of an argmax over a
-vocabulary, for each token that is decoded. Sums stay what they are: the order in which they are added would be
-another, and the compiler makes one all_reduce of many.
+vocabulary, for each token that is decoded. NCCL reduces few bytes in one kernel, so on GPUs that is no quicker, and
+moves as many times the bytes as there are devices (`gathers_parts`). Sums stay what they are: the order in which they
+are added would be another, and the compiler makes one all_reduce of many.
 """
 
 from __future__ import annotations
@@ -57,6 +58,11 @@ class EmittedCost(CollectiveCost, Protocol):
 
     def emitted_cost(self, step: Step, element_bytes: float) -> float:
         """The cost of a step as it is emitted: its collective and its local copies."""
+        ...
+
+    @property
+    def gathers_parts(self) -> bool:
+        """Whether an all_reduce may be emitted as a gather of the parts."""
         ...
 
     def scatters_to_all(self, step: Step) -> bool:
@@ -110,21 +116,21 @@ def _cheaper_of(step: Step, element_bytes: float, cost: EmittedCost) -> tuple[fl
     price = cost.emitted_cost(step, element_bytes)
     if step.kind == "reduce_scatter" and step.target.devices is None and cost.sums_and_slices(step, element_bytes):
         return price, replace(step, slices=True)
-    for other in other_ways(step):
+    for other in other_ways(step, cost.gathers_parts):
         cheaper = cost.emitted_cost(other, element_bytes)
         if cheaper < price:
             price, step = cheaper, other
     return price, step
 
 
-def other_ways(step: Step) -> Iterator[Step]:
+def other_ways(step: Step, gathers_parts: bool = True) -> Iterator[Step]:
     """The same collective, emitted otherwise: an all_to_all stacked, or an all_reduce as a gather of the parts.
 
     A gather of one element a device is no other way: the TPU compiler makes an all_reduce of it.
     """
     if step.kind == "all_to_all" and not step.stacked:
         yield replace(step, stacked=True)
-    if step.kind == "all_reduce" and step.code in ORDERLESS and step.source.local_elements > 1:
+    if gathers_parts and step.kind == "all_reduce" and step.code in ORDERLESS and step.source.local_elements > 1:
         yield replace(step, gathers=True)
 
 

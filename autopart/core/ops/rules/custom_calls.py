@@ -17,7 +17,7 @@ from autopart.core.ops.rule import Example, batch_dims_of, register_custom_call,
 from autopart.core.ops.rules.elementwise import ERF
 from autopart.core.ops.rules.example_text import op
 from autopart.core.ops.rules.factorization_flop import factorization_flop
-from autopart.core.ops.rules.factors import common_dims
+from autopart.core.ops.rules.factors import common_dims, exchanged
 from autopart.core.ops.traits import Opaque, largest
 
 
@@ -65,7 +65,7 @@ _UNKNOWN_TO_XLA = "XLA knows no flop of a custom call"
 )
 def declared_batch(spec: OpSpec) -> Iterable[TileMapping]:
     """The leading dims that the call declares to be a batch."""
-    return common_dims(spec, range(batch_dims_of(spec)))
+    return exchanged(spec, common_dims(spec, range(batch_dims_of(spec))))
 
 
 def _tpu(target: str, types: str, *feed: str | None) -> Example:
@@ -89,7 +89,7 @@ _FACTORIZATION = Opaque(flop=factorization_flop, flop_reason=_UNKNOWN_TO_XLA)
 )
 def batch_of_matrices(spec: OpSpec) -> Iterable[TileMapping]:
     """All dims before the last two of the first operand, which are a matrix's. (jax writes these calls for TPUs.)"""
-    return common_dims(spec, range(len(spec.operands[0].shape) - 2))
+    return exchanged(spec, common_dims(spec, range(len(spec.operands[0].shape) - 2)))
 
 
 _GREATER = (
@@ -155,4 +155,4 @@ def elementwise_call(spec: OpSpec) -> Iterable[TileMapping]:
 )
 def top_k_call(spec: OpSpec) -> Iterable[TileMapping]:
     """Every dim but the last, along which it chooses."""
-    return common_dims(spec, range(len(spec.results[0].shape) - 1))
+    return exchanged(spec, common_dims(spec, range(len(spec.results[0].shape) - 1)))

@@ -7,6 +7,9 @@
     n  (_, 2) -> tile 2    columns of rhs; lhs whole
     k  (2, 1) -> sum       partial sums: an all_reduce, unless a consumer slices
 
+Of a product of matrices with themselves, as in Newton-Schulz, a tile of m, n or k draws b: matrices are exchanged for
+rows.
+
 The older `dot` contracts the last dim of lhs with the first of rhs; `einsum` names its dims by letters.
 """
 
@@ -14,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from autopart.core.op import WHOLE, OpSpec, TileMapping
 from autopart.core.ops.batching import all_batched, behind
@@ -87,7 +91,10 @@ def dot_general(spec: OpSpec) -> Iterable[TileMapping]:
     rows = [d for d in range(len(lhs.shape)) if d not in {a for a, _ in batch + contracting}]
     columns = [d for d in range(len(rhs.shape)) if d not in {b for _, b in batch + contracting}]
     pairs = [*batch, *((d, WHOLE) for d in rows), *((WHOLE, d) for d in columns)]
-    return _factors(spec, pairs, contracting)
+    others = [set(range(len(t.shape))).difference(pair[k] for pair in batch) for k, t in enumerate(spec.operands)]
+    drawn_by = tuple((k, d) for k, dims in enumerate(others) for d in sorted(dims))
+    for number, mapping in enumerate(_factors(spec, pairs, contracting)):
+        yield replace(mapping, drawn_by=drawn_by) if number < len(batch) else mapping
 
 
 @rule(

@@ -6,6 +6,7 @@ a[i,j] * b[i,j] -> c[i,j]      i  (0, 0) -> tile 0      j  (1, 1) -> tile 1
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from autopart.core.op import AND, MAX, MIN, MUL, OR, SUM, WHOLE, OpSpec, TensorType, TileMapping
 from autopart.core.ops.passages import Passage
@@ -25,6 +26,15 @@ def common_dims(spec: OpSpec, dims: Iterable[int]) -> Iterator[TileMapping]:
     for d in dims:
         operands = tuple(d if len(t.shape) > d else WHOLE for t in spec.operands)
         yield TileMapping(operands, (d,) * len(spec.results), spec.results[0].shape[d])
+
+
+def exchanged(spec: OpSpec, mappings: Iterable[TileMapping]) -> list[TileMapping]:
+    """The mappings, drawn by a tile of a dim that none of them slices, since the op reads it whole: the tile is
+    exchanged for the one that they slice, and no device has all of the operand."""
+    found = list(mappings)
+    sliced = {at for m in found for at in enumerate(m.operands)}
+    whole = [(k, d) for k, t in enumerate(spec.operands) for d in range(len(t.shape)) if (k, d) not in sliced]
+    return [replace(m, drawn_by=tuple((k, d) for k, d in whole if m.operands[k] != WHOLE)) for m in found]
 
 
 def reduction_code(region: str, type_: TensorType) -> int | None:

@@ -17,7 +17,7 @@ from autopart.core.op import OpSpec, TileMapping
 from autopart.core.ops.passages import linear_in
 from autopart.core.ops.rule import Example, rule
 from autopart.core.ops.rules.example_text import op
-from autopart.core.ops.rules.factors import common_dims
+from autopart.core.ops.rules.factors import common_dims, exchanged
 from autopart.core.ops.traits import Opaque, Products, elements
 
 _NEAR = 1e-4
@@ -103,4 +103,4 @@ def _filled(length: int) -> int:
 )
 def fft(spec: OpSpec) -> Iterable[TileMapping]:
     """The dims that are not transformed."""
-    return common_dims(spec, range(len(spec.results[0].shape) - len(spec.attributes["fft_length"])))
+    return exchanged(spec, common_dims(spec, range(len(spec.results[0].shape) - len(spec.attributes["fft_length"]))))

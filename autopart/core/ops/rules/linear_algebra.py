@@ -11,7 +11,7 @@ from autopart.core.op import WHOLE, OpSpec, TileMapping
 from autopart.core.ops.passages import linear_in
 from autopart.core.ops.rule import Example, rule
 from autopart.core.ops.rules.example_text import op
-from autopart.core.ops.rules.factors import common_dims
+from autopart.core.ops.rules.factors import common_dims, exchanged
 from autopart.core.ops.traits import Opaque, elements
 
 _NEAR = 1e-4
@@ -25,7 +25,7 @@ _NEAR = 1e-4
 )
 def cholesky(spec: OpSpec) -> Iterable[TileMapping]:
     """Batch dims."""
-    return common_dims(spec, range(len(spec.results[0].shape) - 2))
+    return exchanged(spec, common_dims(spec, range(len(spec.results[0].shape) - 2)))
 
 
 def _solve(types: str, side: str) -> Example:
@@ -50,6 +50,6 @@ def _solve(types: str, side: str) -> Example:
 def triangular_solve(spec: OpSpec) -> Iterable[TileMapping]:
     """Batch dims, and the right-hand sides, which are solved one by one."""
     rank = len(spec.results[0].shape)
-    yield from common_dims(spec, range(rank - 2))
     free = rank - 1 if spec.attributes["left_side"] else rank - 2
-    yield TileMapping((WHOLE, free), (free,), spec.results[0].shape[free])
+    columns = TileMapping((WHOLE, free), (free,), spec.results[0].shape[free])
+    return exchanged(spec, [*common_dims(spec, range(rank - 2)), columns])

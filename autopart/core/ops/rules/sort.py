@@ -12,7 +12,7 @@ from autopart.core.op import OpSpec, TileMapping
 from autopart.core.ops.batching import alike, all_batched
 from autopart.core.ops.rule import LocalOp, Value, rule
 from autopart.core.ops.rules.example_text import comparator, op
-from autopart.core.ops.rules.factors import common_dims
+from autopart.core.ops.rules.factors import common_dims, exchanged
 from autopart.core.ops.traits import Opaque, elements, largest
 
 SORTED = 4_096
@@ -62,7 +62,7 @@ def _batched(local: LocalOp) -> list[Value] | None:
 )
 def sort(spec: OpSpec) -> Iterable[TileMapping]:
     """Every dim but the sorted one."""
-    return common_dims(spec, [d for d in range(len(spec.results[0].shape)) if d != _along(spec)])
+    return exchanged(spec, common_dims(spec, [d for d in range(len(spec.results[0].shape)) if d != _along(spec)]))
 
 
 @rule(
@@ -77,4 +77,4 @@ def sort(spec: OpSpec) -> Iterable[TileMapping]:
 )
 def top_k(spec: OpSpec) -> Iterable[TileMapping]:
     """Every dim but the last, along which it chooses."""
-    return common_dims(spec, range(len(spec.results[0].shape) - 1))
+    return exchanged(spec, common_dims(spec, range(len(spec.results[0].shape) - 1)))

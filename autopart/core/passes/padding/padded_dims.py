@@ -157,7 +157,7 @@ def _plain(spec: OpSpec) -> Iterator[TileMapping]:
     if not _may_join(spec):
         return
     for mapping in mappings_of(spec) or ():
-        moves = mapping.is_only_drawn or (mapping.drawn_by and not isinstance(traits_of(spec), View))
+        moves = mapping.is_only_drawn or (mapping.drawn_by and not isinstance(traits_of(spec), View | Matmul))
         if mapping.after is None and not moves and _keeps_apart(spec, mapping):
             yield mapping
 

@@ -167,7 +167,7 @@ def plan_terms(class_: ShapeClass, source: DistributedType, target: DistributedT
             continue
         for each in forms(step, scatters_to_all(step, links.device)):
             for one in each:
-                for way in (one, *other_ways(one)):
+                for way in (one, *other_ways(one, not links.device.is_xla_gpu)):
                     rows.add(way, place, form, part)
                 part += 1
             form += 1

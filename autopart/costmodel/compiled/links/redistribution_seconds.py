@@ -79,6 +79,11 @@ class RedistributionSeconds:
         """True where collectives work along any dim in place."""
         return mesh_links(self.mesh).device.strided_collectives
 
+    @property
+    def gathers_parts(self) -> bool:
+        """True but for GPUs."""
+        return not mesh_links(self.mesh).device.is_xla_gpu
+
     def emitted_cost(self, step: Step, element_bytes: float) -> float:
         """Seconds of a step as it is emitted: by these its form is chosen."""
         return self.step_seconds(step, element_bytes).total_s

@@ -1,6 +1,6 @@
 """The named schedules of autopart itself, a family a file: importing this package registers them.
 
-    data      DP, Context, Spatial, Edges, Nodes, Graph inputs in parts, each device computes on its own
+    data      DP, Rows, Context, Spatial, Edges, Nodes, Graph: inputs in parts, each device computes on its own
     model     Megatron, MegatronVocab, MegatronSP       weights in parts: heads, hidden dims, vocabulary
     mixed     LargeWeights, GShard                      some weights in parts, data everywhere else
     experts   Experts                                   each device holds some of the experts

@@ -7,6 +7,7 @@ Edges    the edges of a graph                    sums over a node's edges are al
 Nodes    its nodes                               what edges read of nodes is gathered
 Graph    both                                    both
 Others   inputs with rows of their own           as DP
+Rows     rows looked up in the inputs' rows      a reduce_scatter of these; as DP from there
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from weakref import WeakKeyDictionary
 
 from autopart.core.conflicts import undecided
 from autopart.core.layout import LAST_TILE
+from autopart.core.looked_up_rows import tile_looked_up
 from autopart.core.ops.rule import traits_of
 from autopart.core.ops.traits import Convolution
 from autopart.core.partitioning import Partitioning
@@ -31,6 +33,9 @@ _ROWS: WeakKeyDictionary[DecisionSpace, frozenset[int]] = WeakKeyDictionary()
 """The arguments that say which rows of others to read, as long as somebody has the space."""
 
 NOTHING: tuple[Decisions, Decisions] = ((), ())
+
+MOST_LOOKED_UP = 3
+"""Inputs that are tried where no look-up is behind the batch."""
 
 MOST_CONFLICTS = 8
 """Groups of ops in conflict that a sequence dim is carried through, one after the other."""
@@ -46,6 +51,32 @@ class DataParallelism(NamedSchedule):
         for axis in space.axes:
             if _graph(space, axis) is None:
                 yield Named(f"DP({axis})", Inputs.of(space, axis).batch, (axis,))
+
+
+@register_named_schedule("Rows")
+@dataclass(frozen=True)
+class LookedUpRows(NamedSchedule):
+    """As DP, or Edges; and what is looked up in rows of a device's share by whole indices is divided anew."""
+
+    def decisions(self, space: DecisionSpace) -> Iterator[Named]:
+        """See `NamedSchedule`."""
+        for axis in space.axes:
+            batch = Inputs.of(space, axis).batch
+            for first in (batch, *((d,) for d in _largest_inputs(space, axis))):
+                with _decided(space, first) as partitioning:
+                    tiles = tile_looked_up(partitioning, axis)
+                if tiles:
+                    rows = (Decision("value", tile.value, tile.dim, axis) for tile in tiles)
+                    yield Named(f"Rows({axis})", (*first, *rows), (axis,))
+                    break
+
+
+def _largest_inputs(space: DecisionSpace, axis: str) -> Decisions:
+    """Tiles of the first dim of what the program does not update, the largest first."""
+    updated = set(space.facts.updated.tolist())
+    probes = [p.decision for p in space.probes if p.decision.axis == axis and p.decision.dim == 0]
+    data = [d for d in probes if updated.isdisjoint(space.values(d).tolist())]
+    return tuple(sorted(data, key=lambda d: -space.facts.value_bytes[space.values(d)].sum())[:MOST_LOOKED_UP])
 
 
 @register_named_schedule("Others")
