@@ -136,8 +136,8 @@ def _arguments_behind(program: Program, value: int) -> Iterator[int]:
     spec = program.spec(op)
     if value in program.argument_place:
         yield value
-    elif spec.kind in ("concatenate", "pad") or (
-        len(spec.operands) == 1 and isinstance(traits_of(spec), View | Elementwise)
+    elif (isinstance(traits := traits_of(spec), Elementwise) and traits.joins) or (
+        len(spec.operands) == 1 and isinstance(traits, View | Elementwise)
     ):
         for part in program.operands_of(op).tolist():
             yield from _arguments_behind(program, part)

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from autopart.base.html import escaped
+from autopart.core.ops.rule import traits_of
+from autopart.core.ops.traits import only_moves
 from autopart.core.program import ROOT, Program
 from autopart.spmd.pipeline import RETURNED, SENT, STAGES, Ticks
 
@@ -172,7 +174,7 @@ def stage_facts(program: Program, repeats: int) -> dict[str, Any]:
 def layers_of(program: Program, rows: int) -> int:
     """How many layers there are rows of in an array of all stages, without those that only fill the last ones."""
     op = int(program.value_op[rows])
-    while program.spec(op).kind in ("tag", "transpose", "reshape"):
+    while only_moves(traits_of(program.spec(op)), program.spec(op)):
         value = int(program.operands_of(op)[0])
         rows, before, op = value, rows, int(program.value_op[value])
         if len(program.type_of(rows).shape) < len(program.type_of(before).shape):

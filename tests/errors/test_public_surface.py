@@ -123,7 +123,8 @@ JIT = {
     "fun": function, "mesh": MESH, "schedule": [TACTIC], "passes": (), "donate_argnums": (), "donate_argnames": (),
     "static_argnums": (), "static_argnames": (), "options": ap.LoweringOptions(), "cost_model": None, "strict": False,
     "keep_unused": False, "inline": False, "device": None, "backend": None, "state": "as first",
-    "most_compiled": 3, "in_shardings": None, "out_shardings": None, "compiler_options": None, "constraints": "keep",
+    "most_compiled": 3, "layouts": "default", "in_shardings": None, "out_shardings": None,
+    "compiler_options": None, "constraints": "keep",
 }  # fmt: skip
 ONES = ap.kernel(lambda x: jnp.ones(()), like=lambda x: jnp.ones(()))
 SEARCHES = ("optimizer", "budget", "seed", "executor", "objective", "cost_model", "options", "cache")

@@ -1,11 +1,14 @@
 """Is what a search finds never slower than what people write, and do both pages show it?"""
 
+# isort: skip_file
+# (the kernels of the runs are taken back from the registry where they are imported first)
 from __future__ import annotations
 
 import json
 
 import pytest
 
+from tests.whole_models.published_kernels import published_kernels  # noqa: F401
 from experiments.by_hand.__main__ import PAGES, RESULTS, row, table
 from experiments.by_hand.cases import cases
 

@@ -1,11 +1,14 @@
 """Are estimates close to the tokens per second that others have published of their training runs?"""
 
+# isort: skip_file
+# (the kernels of the runs are taken back from the registry where they are imported first)
 from __future__ import annotations
 
 import json
 
 import pytest
 
+from tests.whole_models.published_kernels import published_kernels  # noqa: F401
 from experiments.published_runs.__main__ import HERE, RESULTS, said, summary, table
 from experiments.published_runs.runs import runs
 

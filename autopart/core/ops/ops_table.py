@@ -77,6 +77,8 @@ def _mappings_text(rule: Rule) -> str:
     """The example's types, and a line per mapping."""
     if rule.structural:
         return _STRUCTURAL.get(rule.kind, "every dim, in operands and results alike")
+    if not rule.examples:
+        return "without an example"
     spec = example_op(rule.examples[0]).spec
     types = ", ".join(map(str, spec.operands)), ", ".join(map(str, spec.results))
     head = f"{types[0]} -> {types[1]}".strip()

@@ -18,7 +18,7 @@ from autopart.base.jit.kernels import kernel
 from autopart.core.layout import LAST_TILE
 from autopart.core.op import OpSpec
 from autopart.core.ops.rule import mappings_of, traits_of
-from autopart.core.ops.traits import Slicing
+from autopart.core.ops.traits import Elementwise, Slicing
 from autopart.core.program import ROOT, Program
 from autopart.core.ragged import entries_of
 from autopart.costmodel.compiled.facts.op_classes import ELEMENTWISE, is_matrix_op, looks_up, matrix_flop, op_class
@@ -211,4 +211,5 @@ def _read_behind(program: Program, read: np.ndarray, hops: int) -> np.ndarray:
 
 
 def _stacks(spec: OpSpec) -> bool:
-    return spec.kind == "concatenate" and len(set(spec.operands)) == 1
+    traits = traits_of(spec)
+    return isinstance(traits, Elementwise) and traits.joins and len(set(spec.operands)) == 1
