@@ -46,6 +46,8 @@ class MlirValues:
                 "constant", [], made, value=ir.DenseElementsAttr.get_splat(mlir_type(made), _scalar(value, dtype))
             )
         array = np.ascontiguousarray(np.asarray(value, numpy_dtype(dtype)).reshape(tuple(shape)))
+        if array.dtype.kind == "V":  # bf16 and narrower, of which Python's buffers know nothing
+            return self.convert(self.constant(array.astype(np.float32), "f32", shape), dtype)
         element = ir.Type.parse(dtype) if dtype.startswith("ui") else None  # numbers without a sign are signless else
         made_of = ir.DenseElementsAttr.get(cast(Any, array), type=element, shape=list(shape))
         return self._create("constant", [], made, value=made_of)

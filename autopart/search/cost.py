@@ -20,7 +20,7 @@ from autopart.core.user_function import called, name_of
 from autopart.costmodel.compiled.arena import NEW, Kept, Room
 from autopart.costmodel.compiled.fusion.left_out import LeftOut
 from autopart.costmodel.compiled.layers.batch_period import MayWait, Repeats, repeats
-from autopart.costmodel.compiled.simulator import Priced, Simulator, Totals
+from autopart.costmodel.compiled.simulator import Priced, Simulator
 from autopart.costmodel.compiled.whole_program import WholeProgram
 from autopart.costmodel.estimate import CostModel, priced_by
 from autopart.costmodel.hardware.devices import device
@@ -158,9 +158,7 @@ class StateCosts:
         """By a device-local program with fewer layers the cost of the whole one; None where that would not be exact."""
         if self._simulator is None or self._simulator.overlaps:
             return None
-        return self._of_totals(whole.totals(self._simulator.run(local, priced)), actions)
-
-    def _of_totals(self, totals: Totals | None, actions: int) -> Cost | None:
+        totals = whole.totals(self._simulator.run(local, priced))
         if totals is None:
             return None
         cost = Cost(totals.step_s, totals.peak_bytes, self._excess(totals.peak_bytes, None), actions)

@@ -29,7 +29,7 @@ from autopart.core.program import Program
 from autopart.spmd.layouts import layouts_hash, loops_hash
 from autopart.spmd.lowered_layouts import lowered_layouts
 from autopart.spmd.passage_arrays import PassageArrays, passage_arrays
-from autopart.spmd.pending import Given
+from autopart.spmd.pending_prices import Given
 from autopart.spmd.placement import Grouping, Placement, place, read_positions, stored_values, use_places
 from autopart.spmd.read_stretches import unpacked
 from autopart.spmd.redistribution import DistributedType, Plan, plan

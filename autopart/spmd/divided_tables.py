@@ -22,7 +22,7 @@ from autopart.base.jit.kernels import kernel
 from autopart.core.layout import LAST_TILE
 from autopart.core.loop_nests import NO_MAPPING, divides, operand_entry, result_entry, tiling
 from autopart.core.op import OR, WHOLE
-from autopart.spmd.pending import Given, elements_without
+from autopart.spmd.pending_prices import Given, elements_without
 from autopart.spmd.undecided_ops import read_at, tile_read
 
 

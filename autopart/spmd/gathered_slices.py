@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from autopart.base.jit.kernels import kernel
 from autopart.core.loop_nests import NO_MAPPING, mapping_row, tiling
-from autopart.spmd.pending import Given, elements_without
+from autopart.spmd.pending_prices import Given, elements_without
 from autopart.spmd.undecided_ops import tile_read
 
 

@@ -19,7 +19,8 @@ from autopart.spmd.divided_tables import divide_tables, gather_tables
 from autopart.spmd.gathered_slices import gather_sliced
 from autopart.spmd.layouts import layouts
 from autopart.spmd.moved_views import move_before_views
-from autopart.spmd.pending import Given, Ways, pass_reductions
+from autopart.spmd.pending import pass_reductions
+from autopart.spmd.pending_prices import Given, Ways
 from autopart.spmd.read_stretches import read_stretches
 from autopart.spmd.undecided_ops import divide_undecided
 

@@ -18,7 +18,7 @@ from autopart.base.jit.kernels import kernel
 from autopart.core.layout import LAST_TILE
 from autopart.core.loop_nests import NO_MAPPING, divides, operand_entry, result_entry
 from autopart.spmd.gathered_slices import reads_tile
-from autopart.spmd.pending import Given, elements_without
+from autopart.spmd.pending_prices import Given, elements_without
 from autopart.spmd.undecided_ops import read_at, tile_read
 
 

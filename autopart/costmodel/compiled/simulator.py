@@ -26,7 +26,7 @@ from autopart.costmodel.compiled.facts.op_classes import unknown_ops
 from autopart.costmodel.compiled.fusion.fusion import most_fused
 from autopart.costmodel.compiled.fusion.kernel_graph import KERNEL, KernelGraph
 from autopart.costmodel.compiled.fusion.left_out import NOTHING_LEFT_OUT, LeftOut
-from autopart.costmodel.compiled.fusion.local_graph import DeviceGraph, local_graph
+from autopart.costmodel.compiled.fusion.local_graph import LocalGraph, local_graph
 from autopart.costmodel.compiled.layout_assignment.assignment import LayoutAssignment
 from autopart.costmodel.compiled.links.bf16_collectives import narrow_uses
 from autopart.costmodel.compiled.links.collective_combiner import Wires
@@ -218,10 +218,12 @@ class Simulator:
         `priced` where it is known already.
         """
         empty, rows = self.room.begun(), (priced := priced or self.priced(local)).rows
-        ran, operands = self._graph(local, priced, empty)
-        program, held, graph = ran.program, ran.held, ran.graph
-        step = self._step(ran, self._own_seconds(held, graph), self.left_out, empty)
-        device, known, node_rows = self.links.device, self.known_plans, ran.plan_rows
+        narrow = priced.asked.types[len(local.at_def) :] < 0
+        lowered = self._lowered(local, rows, narrow, empty)
+        ran = local_graph(self.arrays, self.known_sizes, lowered, self.able, self.options.recompute, empty)
+        held, graph = ran.held, ran.graph
+        step = self._step(ran, local.at_def, narrow, empty)
+        device = self.links.device
         kernel_s, live = step.timed["seconds"], step.live[:-2]
         compute_s, collective_s = _in_all(kernel_s, step.trips), _in_all(step.link_s, step.trips)
         argument_bytes = float(held.values["settled_bytes"][self.passed].sum())
@@ -239,7 +241,7 @@ class Simulator:
             argument_bytes=argument_bytes,
             output_bytes=output_bytes,
             local=local,
-            program_arrays=program,
+            program_arrays=self.arrays,
             arrays=held,
             graph=graph,
             leader=step.leader,
@@ -253,34 +255,26 @@ class Simulator:
             buffers=step.buffers,
             live=live,
             each_output_bytes=step.each_output_bytes,
-            operands=operands,
+            operands=ran.operands,
             links=self.links,
             device_row=self.device_row,
             plan_rows=rows,
-            node_plan_rows=node_rows,
-            known_plans=known,
+            node_plan_rows=ran.plan_rows,
+            known_plans=self.known_plans,
             overlaps=self.overlaps,
         )
 
-    def _graph(self, local: DeviceLocal, priced: Priced, empty: Empty) -> tuple[DeviceGraph, np.ndarray]:
-        """The kernels of a lowering, and `Simulation.operands`."""
-        narrow = priced.asked.types[len(local.at_def) :] < 0
-        lowered = self._lowered(local, priced.rows, narrow, empty)
-        held, graph, operands, node_rows = local_graph(
-            self.arrays, self.known_sizes, lowered, self.able, self.options.recompute, empty
-        )
-        return DeviceGraph(self.arrays, held, graph, local.at_def, node_rows, narrow), operands
-
-    def _step(self, ran: DeviceGraph, own_s: np.ndarray, left_out: LeftOut, empty: Empty) -> Step:
-        """One step of a graph; `own_s` as in `Moves`."""
-        program, held, graph, known = ran.program, ran.held, ran.graph, self.known_plans
+    def _step(self, ran: LocalGraph, def_values: np.ndarray, narrow: np.ndarray, empty: Empty) -> Step:
+        """One step of a graph; `def_values` and `narrow` as in `Moves`."""
+        program, held, graph, known = self.arrays, ran.held, ran.graph, self.known_plans
         nodes, buffers, outputs = len(graph.nodes), len(held.home), len(program.outputs)
         step = Step.empty(nodes, buffers, len(program.ops), outputs, empty)
         scratch = Scratch.empty(
             nodes, buffers, len(graph.reads), len(program.ops), outputs, len(program.scopes), known.kinds, empty
         )
-        moves = Moves(ran.plan_rows, known.figures, ran.narrow, ran.def_values, own_s, Wires.of(self.links))
-        run_step(program, held, graph, self._device, moves, left_out, scratch, step)
+        own_s = self._own_seconds(held, graph)
+        moves = Moves(ran.plan_rows, known.figures, narrow, def_values, own_s, Wires.of(self.links))
+        run_step(program, held, graph, self._device, moves, self.left_out, scratch, step)
         return step
 
     @property

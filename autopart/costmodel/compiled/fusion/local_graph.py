@@ -30,22 +30,6 @@ from autopart.costmodel.compiled.local.local_arrays import local_arrays
 from autopart.costmodel.compiled.sizes import SizeTable
 
 
-class DeviceGraph(NamedTuple):
-    """What a device runs of a program, as a step reads it.
-
-    def_values       the values that are redistributed after their ops
-    plan_rows[k]     the row of a node's plan in `KnownPlans.figures`
-    narrow[r]        redistribution r is moved as bf16
-    """
-
-    program: ProgramArrays
-    held: LocalArrays
-    graph: KernelGraph
-    def_values: np.ndarray
-    plan_rows: np.ndarray
-    narrow: np.ndarray
-
-
 class LocalGraph(NamedTuple):
     """A device-local program as the simulator sees it.
 
