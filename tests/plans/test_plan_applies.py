@@ -164,6 +164,24 @@ def test_decisions_about_layers_extend_to_an_added_one(name):
     assert "state/params/blocks/2/down is new, and decided as state/params/blocks/1/down" in said
 
 
+def test_arrays_that_are_numbered_within_a_layer_are_decided_as_those_of_the_same_number():
+    def step(params, x):
+        def loss(params):
+            h = x
+            for first, second in params:
+                h = h + jnp.tanh(h @ first) @ second
+            return jnp.mean(h**2)
+
+        return jax.tree.map(lambda p, g: p - 0.1 * g, params, jax.grad(loss)(params))
+
+    square, x = jax.ShapeDtypeStruct((16, 16), "float32"), jax.ShapeDtypeStruct((32, 16), "float32")
+    MP = ap.ManualPartition({"params": {"*/0": 1}}, axis="model", name="MP")
+    plan = ap.jit(step, MESH, [MP], donate_argnums=0).lower(2 * [(square, square)], x).plan
+    specs = ap.jit(step, MESH, plan, donate_argnums=0).lower(4 * [(square, square)], x).metadata.in_specs
+    assert [specs[f"params/{n}/0"] for n in range(4)] == 4 * [((), ("model",))]
+    assert [specs[f"params/{n}/1"] for n in range(4)] == 4 * [(("model",),)]
+
+
 def test_renamed_arguments_and_keys_are_found_by_structure_and_said():
     def renamed(s, x):
         return train(s, x)

@@ -3,7 +3,8 @@
     plan                      here                          so
     x f32[64,512]             x f32[128,512]                other sizes: the same dims are tiled, where axes divide them
     state/params/up           s/params/up                   renamed: a tree of the same paths and types
-    blocks/0/up, blocks/1/up  blocks/0/up, ..., blocks/2/up one layer more: blocks/2/up is decided as blocks/1/up is
+    blocks/0/up, blocks/1/up  blocks/0/up, ..., blocks/2/up one layer more: blocks/2/up is decided as blocks/1/up is,
+                                                            and blocks/2/mlp/0/w as blocks/1/mlp/0/w
 
 Everything else is another program, and an error.
 """
@@ -163,9 +164,20 @@ def _decision(plan: Plan, array: PlanArray) -> str:
 
 
 def _like(decided: Sequence[PlanArray], here: Mapping[str, str], taken: set[str]) -> Iterator[tuple[str, str]]:
-    """New inputs that are called as decided ones are but for a number."""
-    last = {(path_without_digits(a.name), without_sizes(a.type)): a.name for a in decided}
+    """New inputs that are called as decided ones are but for numbers: as few as can be, and then the last of those."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for array in reversed(decided):
+        alike.setdefault((path_without_digits(array.name), without_sizes(array.type)), []).append(array.name)
     for name, type_ in here.items():
-        like = last.get((path_without_digits(name), without_sizes(type_)))
-        if name not in taken and like is not None:
-            yield name, like
+        known = alike.get((path_without_digits(name), without_sizes(type_)), ())
+        if name not in taken and known:
+            yield name, max(known, key=lambda old: _same_numbers(name, old))
+
+
+def _same_numbers(one: str, other: str) -> int:
+    """How many numbers of two names are the same.
+
+    >>> _same_numbers("blocks/2/mlp/0/w", "blocks/1/mlp/0/w"), _same_numbers("blocks/2/mlp/0/w", "blocks/1/mlp/1/w")
+    (1, 0)
+    """
+    return sum(a == b for a, b in zip(*(re.findall(r"\d+", name) for name in (one, other)), strict=True))
