@@ -44,7 +44,7 @@ from autopart.api.tactic import Tactic, TacticContext
 from autopart.api.trace import Traced
 from autopart.api.tried_programs import Setting, Tried, named_only, tried_program
 from autopart.api.uneven_dims import uneven_dims
-from autopart.base.errors import ArgumentError, BlockedError
+from autopart.base.errors import ArgumentError, BlockedError, UnknownNameError
 from autopart.search.budget import Budget
 
 FINALISTS = 2
@@ -141,6 +141,9 @@ def _first_round(
             tried[-1] = price(twice, _fastest(tried))
         if pad is not None and tried[-1].error is not None:
             tried.append(price(rewriting, _fastest(tried)))
+    unknown = [t.error for t in tried if isinstance(t.error, UnknownNameError) and search.recompute is not True]
+    if unknown:
+        raise unknown[0]
     if search.recompute is True:
         tried += kept_subsets(traced, tried, price, setting.mesh)
     fast = lambda rewriting: price(dataclasses.replace(rewriting, pad=pad), _fastest(tried))  # noqa: E731

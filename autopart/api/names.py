@@ -187,11 +187,13 @@ def select(names: Names, key: str, nothing: Collection[str] = ()) -> list[tuple[
     if not found and names.places is not None and is_place(key):
         return [(Named(name, name, "", value, exact=True), "") for name, value in names.places.values_of(key)]
     if not found and not _stands_for(key, nothing):
-        known = sorted({n.head for n in names.values} | {n.name for n in names.values} | set(nothing))
+        arguments = sorted({*names.by_head} - {OUTPUTS})
+        others = {n.head for n in names.values} | {n.name for n in names.values} | set(nothing)
+        known = [*arguments, *sorted(others - {*arguments})]
         what = "glob" if is_pattern(key) else "name"
         raise UnknownNameError(
             f'no argument, tag or output matches the {what} "{key}"',
-            why=f"the arguments are {', '.join(sorted({*names.by_head} - {OUTPUTS}))}",
+            why=f"the arguments are {', '.join(arguments)}",
             hint=closest(key, known),
         )
     return found

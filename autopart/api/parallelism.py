@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from autopart.api.tactic import TacticContext, TacticResult
-from autopart.base.arguments import STRING, TEXT, check_fields, shown
+from autopart.base.arguments import STRING, TEXT, check_fields, check_once, shown
 from autopart.base.errors import ArgumentError, TileError, UnknownNameError, closest
 from autopart.core.actions import Action
 from autopart.core.partitioning import Partitioning
@@ -26,12 +26,13 @@ from autopart.search.space.decision_space import DecisionSpace
 from autopart.search.space.named_schedules import NAMED_SCHEDULES, Named, found_schedules
 from autopart.search.space.several_axes import REPLICATED
 
-_PART = re.compile(r"([^()+]+)(?:\(([^()]+)\))?(?:\+|$)")
+_PART = re.compile(r"\s*([^()+]+?)\s*(?:\(([^()]+)\)\s*)?(?:\+(?=.)|$)", re.DOTALL)
 Axes = tuple[str, ...]
 
 LOOPS = SHARDED_LOOPS.label
 """The one part that is over no axes."""
 
+_AGAIN = "another part says it already"
 _HINT = 'such as "DP(data)" or "FSDP(data)+Megatron(model)"'
 
 
@@ -77,15 +78,18 @@ class Parallelism:
             _, over, part = row
             return part is not None and part.stores, not over, [partitioning.mesh.index(axis) for axis in over]
 
-        actions: list[Action] = []
+        actions, said = list[Action](), set[tuple[str, str]]()
         for role, over, part in sorted(parts, key=place):
-            actions += _carried_out(space, partitioning, role, over, part)
+            again = bool(over) and said.issuperset((role, axis) for axis in over)
+            actions += _carried_out(space, partitioning, role, over, part, again)
+            said.update((role, axis) for axis in over)
         return TacticResult(actions)
 
     def _parts(self, partitioning: Partitioning) -> Iterator[tuple[str, Axes]]:
         """(role, axes) of each part, in the order of the text."""
         for role, over in _PART.findall(self.schedule):
             role, axes = role.strip(), tuple(axis.strip() for axis in over.split(",") if over)
+            check_once(f"Parallelism: {role}", axes)
             for axis in axes:
                 partitioning.mesh.index(axis)
             if role == LOOPS and not axes:
@@ -113,13 +117,13 @@ def _spelled_out(role: str, axes: Axes) -> list[tuple[str, Axes]]:
 
 
 def _carried_out(
-    space: DecisionSpace, partitioning: Partitioning, role: str, axes: Axes, part: Named | None
+    space: DecisionSpace, partitioning: Partitioning, role: str, axes: Axes, part: Named | None, again: bool
 ) -> list[Action]:
     decisions = part.decisions if part else ()
     actions = [action for decision in decisions for action in space.apply(partitioning, decision)]
     if not actions:
         over = " and ".join(f'"{axis}" (size {partitioning.mesh.shape[axis]})' for axis in axes)
-        why, hint = _why_nothing(space, role, axes, part)
+        why, hint = (_AGAIN, "each part once") if again else _why_nothing(space, role, axes, part)
         raise TileError(
             f"{role} over mesh axis {over} does nothing" if axes else f"{role} does nothing", why=why, hint=hint
         )

@@ -15,6 +15,7 @@ import runpy
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from autopart.api.parallelism import Parallelism
@@ -76,5 +77,6 @@ def named_object(text: str) -> Any:
         except ModuleNotFoundError as error:
             raise UnknownNameError(f"there is no module {module}", why=str(error)) from None
     if name not in space:
-        raise UnknownNameError(f'{module} has no "{name}"', hint=closest(name, [n for n in space if n[:2] != "__"]))
+        own = [n for n, value in space.items() if n[:2] != "__" and not isinstance(value, ModuleType)]
+        raise UnknownNameError(f'{module} has no "{name}"', hint=closest(name, own))
     return space[name]

@@ -67,6 +67,7 @@ _PRICE = mapping(TEXT, number(0), 'a dict of devices to prices of a device and h
 _OF_KINDS = Kind("None: devices= says which kinds there are", NONE.legal)
 _DEVICE = Kind("the name of a registered device, such as 'h100', or devices={'h100': 64}", TEXT.legal)
 _AXES = sequence(TEXT, "a list of axis names", least=1)
+_ARGS = sequence(ANYTHING, "a list of arguments, or with batches=(16, 32) a function of the batch that returns it")
 _MESHES = sequence(instance("meshes", Mesh), "a list of ap.Mesh({...})", least=1) | NONE
 
 
@@ -107,7 +108,7 @@ def sweep(
     check("ap.sweep", tokens=(tokens, (whole(1) if batches is None else whole(1) | function_of(1)) | NONE))
     check("ap.sweep", price=(price, _PRICE), options=(options, OPTIONS))
     schedule = schedule_of("ap.sweep", schedule)
-    known_args = sequence(ANYTHING, "a list of arguments") if batches is None else function_of(1)
+    known_args = _ARGS if batches is None else function_of(1)
     check("ap.sweep", args=(args, known_args))
     for name in price or ():
         if name not in {mesh.device for mesh in found}:
@@ -115,6 +116,12 @@ def sweep(
                 f"ap.sweep: a price of {shown(name)}",
                 hint=closest(name, dict.fromkeys(mesh.device or "" for mesh in found)),
             )
+    if unpriced := sorted({mesh.device or "" for mesh in found} - {*price}) if price is not None else []:
+        raise ArgumentError(
+            f"ap.sweep: no price of {shown(unpriced[0])}",
+            why="the best of a sweep with prices is the cheapest, and each of its devices has one",
+            hint=f"price={{..., {unpriced[0]!r}: ...}}",
+        )
     search = AutomaticPartition(
         list(axes), optimizer=optimizer, budget=budget, seed=seed, executor=executor, objective=objective,
         cost_model=cost_model, options=options, cache=cache,
@@ -130,7 +137,9 @@ def sweep(
             known = {"batch_size": batch, "price": None if price is None or kind is None else price.get(kind)}
             asked = {**jit_options, "passes": [*jit_options.get("passes", ()), *passes_asked(schedule, of_kind)]}
             function = any_jit(fun, of_kind[0], cast("Sequence[Any]", given), **cast("dict[str, Any]", asked))
-            swept = _swept(function, cast("Sequence[Any]", given), of_kind, schedule, search, meshes is None, told)
+            swept = _swept(
+                function, cast("Sequence[Any]", given), of_kind, schedule, search, meshes is None, told, bool(price)
+            )
             same |= {row.mesh: replace(row, **known) for row in swept}
         rows += [same[mesh] for mesh in found]
     named = {mesh.device for mesh in found}
@@ -164,15 +173,18 @@ def _meshes_of(
         check("ap.sweep", device=(device, _DEVICE))
         counts = {cast(str, device): cast(int, devices)}
     else:
-        why = f"it is {whole(1, 2**20).says}, or give meshes="
-        raise MeshError(f"a sweep over {shown(devices)} devices", why=why)
+        raise MeshError(
+            "a sweep over no devices" if devices is None else f"a sweep over {shown(devices)} devices",
+            why=f"their number is {whole(1, 2**20).says}",
+            hint='devices=64, device="h100"; devices={"h100": 64, "tpu_v5p": 32}; or meshes=[...]',
+        )
     for kind, count in counts.items():
         yield from (Mesh(sizes, device=kind) for sizes in factorisations(count, axes))
 
 
 def _swept(
     function: Jitted, args: Sequence[Any], meshes: Sequence[Mesh], schedule: Sequence[Tactic],
-    search: AutomaticPartition, all_axes: bool, tokens: int | None,
+    search: AutomaticPartition, all_axes: bool, tokens: int | None, is_priced: bool,
 ) -> Iterator[SweepRow]:  # fmt: skip
     """The rows of one program on meshes of one kind of device."""
     try:
@@ -182,6 +194,14 @@ def _swept(
             raise
         yield from (SweepRow(mesh, error=str(error)) for mesh in meshes)
         return
+    counted = tokens_found(traced.program)
+    tokens = tokens or (counted[0] if counted else None)
+    if is_priced and tokens is None:
+        raise ArgumentError(
+            "ap.sweep: a price, and nothing to divide it by",
+            why="tokens are counted in the largest input of integers with two dims or more, and there is none",
+            hint="tokens=, the tokens, images or rows of a step",
+        )
     starts: dict[int, Partitioning] = {}
     errors: dict[int, str] = {}
     price, options = cost_model_of(search.cost_model), search.options or LoweringOptions()
@@ -204,15 +224,13 @@ def _swept(
         results = dict(zip(starts, search_meshes(session, len(starts), search.budget), strict=True)) if starts else {}
     finally:
         session.close()
-    counted = tokens_found(traced.program)
-    known = {"tokens": tokens or (counted[0] if counted else None)}
     for place, mesh in enumerate(meshes):
         if place in errors:
             yield SweepRow(mesh, error=errors[place])
             continue
         row, kind = _row(starts[place], *results[place]), mesh.device
         share = utilization(traced.program, device_named(kind), mesh.size, row.step_s) if kind and row.step_s else None
-        yield replace(row, utilization=share, **known)
+        yield replace(row, utilization=share, tokens=tokens)
 
 
 def _row(start: Partitioning, found: SearchResult, searched: bool) -> SweepRow:

@@ -90,7 +90,7 @@ class Sweep:
         usable = [r for r in self.rows if not r.error]
         if not usable:
             raise MeshError(
-                "no mesh of the sweep could be used", why=self.rows[0].error if self.rows else "there is none"
+                "no mesh of the sweep could be used", why=self.note(self.rows[0]) if self.rows else "there is none"
             )
         fitting = [r for r in usable if r.fits]
         if fitting:
@@ -108,15 +108,19 @@ class Sweep:
         rows = self._table()
         widths = [max(len(r[i]) for r in rows) for i in range(len(rows[0]))]
         lines = ["  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows]
-        if not any(row.fits for row in self.rows):
-            lines.append("none fits: the best is the one that needs least memory")
-        return "\n".join(lines)
+        return "\n".join([*lines, *self._remarks()])
 
     def _repr_html_(self) -> str:
         """For notebooks: a row per mesh."""
         header, *rows = self._table()
-        note = [] if any(row.fits for row in self.rows) else ["none fits: the best is the one that needs least memory"]
-        return table_html(header, rows) + lines_html(note)
+        return table_html(header, rows) + lines_html(self._remarks())
+
+    def _remarks(self) -> list[str]:
+        """What is to be said of all rows."""
+        if any(row.fits for row in self.rows):
+            return []
+        usable = any(not row.error for row in self.rows)
+        return ["none fits: the best is the one that needs least memory" if usable else "none could be used"]
 
     def _table(self) -> list[list[str]]:
         """The header and a row per mesh, without the columns that nobody knows anything for."""

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from autopart.base.arguments import NONE, PATH, Kind, check, is_real, shown, whole
+from autopart.base.arguments import NONE, PATH, Kind, check, instance, is_real, shown, whole
 from autopart.base.errors import ArgumentError, PartitionError
 from autopart.base.html import lines_html, table_html
 from autopart.base.quoting import one_line
@@ -181,6 +181,8 @@ class Estimate:
         )
 
 
+_LOCAL = instance("a device-local program, such as lowered.program; lowered.estimate is there already", DeviceLocal)
+
 CostModel = Callable[[DeviceLocal, Mesh], Estimate]
 """What prices a device-local program: `estimate`, `XlaCompile(...)`, or your own callable."""
 
@@ -203,6 +205,7 @@ def estimate(local: DeviceLocal, mesh: Mesh | None = None, options: SimulatorOpt
 
     Raises `MeshError` if the mesh names no device or an axis has no link. A program larger than memory is no error.
     """
+    check("estimate", local=(local, _LOCAL))
     return estimate_of(Simulator.of(local.program, mesh or local.mesh, options), local)
 
 

@@ -37,11 +37,18 @@ from tests.errors.mistaken import (
     twice,
 )
 
+ON_TPU = ap.Mesh({"data": 4}, device="tpu_v3")
+
+
+def sweep(args=ARGS, **options):
+    return ap.sweep(step, args, **{"axes": ["a"], "budget": ap.Budget(0), "cache": False, **options})
+
+
 MISTAKES = [
     ("argument typo", lambda: lower(tile({"parms": 0})), "'params', 'params/up', 'params/down'"),
     ("path typo", lambda: lower(tile({"params": {"upp": 0}})), "'up'"),
     ("glob nothing", lambda: lower(tile({"params": {"*/kernel": 0}})), "'down', 'up'"),
-    ("tag missing", lambda: lower(tile({"hiden": 0})), "'opt_state', 'opt_state/0/count', 'opt_state/0/m"),
+    ("tag missing", lambda: lower(tile({"hiden": 0})), "'opt_state', 'params', 'x'"),
     ("output typo", lambda: lower(tile({"output": 0})), "'outputs', 'outputs/1/1', 'outputs/0/up'"),
     ("axis typo", lambda: lower(tile({"x": 0}, "dta")), "'data'"),
     ("optimizer typo at lower", lambda: lower(search(optimizer="mtcs")), "'mcts'"),
@@ -59,6 +66,21 @@ MISTAKES = [
         "ap.named_schedules(fun, mesh, args) lists what t",
     ),
     ("named syntax", lambda: lower(ap.Parallelism("FSDP(data")), 'such as "DP(data)" or "FSDP(data)+Megatron(model'),
+    ("named part twice", lambda: lower(ap.Parallelism("DP(data)+DP(data)")), "each part once"),
+    ("named axis twice", lambda: lower(ap.Parallelism("DP(data,data)")), "each axis once: what it tiles is tiled by"),
+    ("named plus at the end", lambda: ap.Parallelism("DP(data)+"), 'such as "DP(data)" or "FSDP(data)+Megatron(model'),
+    ("searched policy typo", lambda: lower(search(recompute=["matmul"]), mesh=ON_TPU), "'matmuls'"),
+    ("lowered in place of a program", lambda: ap.costmodel.estimate(low()), "lowered.program"),
+    ("schedule of a file typo", lambda: lower(f"{file('mine.py', 'import os, ast; mine = []')}:mne"), "try  'mine'"),
+    ("sweep over nothing", lambda: ap.sweep(step, ARGS), 'devices=64, device="h100"'),
+    (
+        "sweep of a function of the batch",
+        lambda: sweep(lambda n: ARGS, meshes=[ON_TPU]),
+        "with batches=(16, 32) a function of the",
+    ),
+    ("sweep with a price missing", lambda: sweep(devices={"h100": 2, "b200": 2}, price={"b200": 5}), "'h100': ...}"),
+    ("sweep with a price and no tokens", lambda: sweep(devices={"h100": 2}, price={"h100": 2}), "tokens=, the tokens,"),
+    ("sweep on no mesh", lambda: sweep(devices={"h100": 2}, schedule="DP(data)").best, '"data" is not in the mesh {a'),
     ("recompute policy typo", lambda: lower(ap.Recompute("blcks")), "'blocks'"),
     ("pass typo", lambda: ap.jit(step, MESH, [], passes=["dead"]), "'dead_code', 'folded_padding', 'joined_pads'"),
     ("text form", lambda: low().as_text("html"), 'no text form \'html\'; there are "program", "core"'),
@@ -216,7 +238,7 @@ MISTAKES = [
     (
         "device file of something else",
         lambda: ap.Mesh({"x": 2}, device=str(file("other.json", '{"name": "x"}'))),
-        "a file by `autopart calibrate`",
+        "why  it says no 'measured'",
     ),
     ("no such GPU topology", lambda: ap.costmodel.topology_devices("h100:8"), "h100:1x4x8"),
     (
@@ -280,7 +302,7 @@ MISTAKES = [
     (
         "microbatch unknown",
         lambda: lower(ap.Microbatch({"y": 0}, 2)),
-        "'opt_state', 'opt_state/0/count', 'opt_state/0/m",
+        "'opt_state', 'params', 'x'",
     ),
     (
         "microbatch indivisible",
@@ -358,7 +380,7 @@ MISTAKES = [
     (
         "sweep devices 0",
         lambda: ap.sweep(step, ARGS, devices=0, device="h100"),
-        "it is an integer from 1 to 1048576, or give mesh",
+        "their number is an integer from 1 to 1048576",
     ),
     ("sweep no device", lambda: ap.sweep(step, ARGS, devices=4), "the name of a registered device, such as 'h100',"),
     (

@@ -276,20 +276,26 @@ def test_parallelism_composes_with_other_tactics():
         ("", ap.ArgumentError, "Parallelism"),
         ("DP", ap.ArgumentError, "no named schedule"),
         ("replicated(a)", ap.UnknownNameError, "DP"),
-        ("DP(a)+", ap.TileError, ""),
+        ("DP(a)+", ap.ArgumentError, "no named schedule"),
         ("Magatron(a)", ap.UnknownNameError, "Megatron"),
         ("DP(c)", ap.MeshError, '"c"'),
         ("Experts(a)", ap.TileError, "the program has nothing for Experts"),
-        ("DP(a)+DP(a)", ap.TileError, "does nothing"),
+        ("DP(a)+DP(a)", ap.TileError, "another part says it already"),
     ],
 )
 def test_a_schedule_that_means_nothing_is_refused(schedule, error, says):
     fun, args, donated = PROGRAMS["perceptron"]()
-    if schedule == "DP(a)+":
-        assert ap.Parallelism(schedule).name == schedule
-        return
     with pytest.raises(error, match=says.replace("(", r"\(").replace(")", r"\)")):
         ap.jit(fun, MESH, [ap.Parallelism(schedule)], donate_argnums=donated).lower(*args)
+
+
+def test_spaces_between_parts_and_axes_say_nothing():
+    fun, args, donated = PROGRAMS["perceptron"]()
+    plain, spaced = (
+        ap.jit(fun, MESH, text, donate_argnums=donated).lower(*args).metadata.in_specs
+        for text in ("FSDP(a)+Megatron(b)", " FSDP( a ) +\n Megatron (b) ")
+    )
+    assert spaced == plain
 
 
 def test_fsdp_of_a_program_without_state_says_that_there_is_none():

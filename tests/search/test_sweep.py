@@ -105,6 +105,11 @@ def test_a_schedule_that_is_not_legal_on_a_mesh_is_a_row_that_says_so():
     assert result.best.error == ""
 
 
+def test_a_table_of_meshes_that_cannot_be_used_says_so():
+    result = ap.sweep(t32.step(t32.SMALL), ARGS, schedule="DP(data)", **{**SETTINGS, "budget": ap.Budget(0)})
+    assert str(result).endswith("none could be used")
+
+
 @pytest.mark.slow
 def test_processes_find_what_this_process_finds():
     few = {**SETTINGS, "devices": 4, "budget": ap.Budget(16)}

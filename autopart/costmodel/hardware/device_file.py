@@ -58,7 +58,8 @@ def read_device(path: str) -> Device:
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, DeviceError):
             raise
-        raise DeviceError(f"{path} is no device", why=str(error), hint="a file by `autopart calibrate`") from None
+        why = f"it says no {error}" if isinstance(error, KeyError) else str(error)
+        raise DeviceError(f"{path} is no device", why=why, hint="a file by `autopart calibrate`") from None
 
 
 def _plain(switch: Switch) -> dict[str, Any]:
