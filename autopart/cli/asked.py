@@ -22,9 +22,10 @@ from autopart.api.plan.plan import Plan
 from autopart.api.recompute import Recompute
 from autopart.api.rewritings import batch_inputs
 from autopart.api.tactic import Tactic
-from autopart.base.errors import ArgumentError
+from autopart.base.errors import ArgumentError, MeshError
 from autopart.cli.command_inputs import Given, mesh_of, numbers_of, program_of, schedule_of
 from autopart.core.mesh import Mesh
+from autopart.costmodel.hardware.devices import devices
 
 
 @dataclass(frozen=True)
@@ -57,10 +58,16 @@ class Asked:
     @functools.cached_property
     def microbatch(self) -> tuple[int, ...]:
         """Numbers of microbatches."""
-        steps = numbers_of(self.microbatches) if self.microbatches else ()
+        hint = "4, or numbers of which a search chooses, as in 1,2,4"
+        steps = numbers_of(self.microbatches, "number of microbatches", hint) if self.microbatches else ()
         if 0 in steps:
             raise ArgumentError(f"--microbatch {self.microbatches}: 0 microbatches", hint="1 is the whole batch")
         return steps
+
+    def check_device(self, why: str) -> None:
+        """Raises `MeshError` where the mesh names no device."""
+        if self.mesh.device is None:
+            raise MeshError(why, hint=f"--device, one of {', '.join(sorted(devices()))}")
 
     def by(self, schedules: Sequence[str]) -> Asked:
         """The same program and mesh by another schedule alone."""

@@ -140,9 +140,9 @@ def prices_of(text: str) -> dict[str, float]:
     return found
 
 
-def numbers_of(text: str) -> tuple[int, ...]:
-    """The sizes in `8,128`."""
+def numbers_of(text: str, said: str, hint: str) -> tuple[int, ...]:
+    """The whole numbers in `8,128`; an error says what the text was said to be."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if not all(part.isdecimal() for part in parts):
-        raise ArgumentError(f"{text!r} is no shape", hint="sizes with commas between them, as in 8,128")
+        raise ArgumentError(f"{text!r} is no {said}", hint=hint)
     return tuple(map(int, parts))

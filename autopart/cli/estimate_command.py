@@ -9,7 +9,6 @@ import click
 from autopart.base.errors import MeshError
 from autopart.cli.asked import Asked
 from autopart.cli.command_options import partitioned, show, whether
-from autopart.costmodel.hardware.devices import devices
 
 
 @click.command()
@@ -22,8 +21,7 @@ def estimate(asked: Asked, as_json: bool, top: int) -> int:
     Example:
       autopart estimate model.mlir --mesh batch=8 --device tpu_v3 --schedule "DP(batch)" --top 5
     """
-    if asked.mesh.device is None:
-        raise MeshError("an estimate is of a device", hint=f"--device, one of {', '.join(sorted(devices()))}")
+    asked.check_device("an estimate is of a device")
     found = asked.lowered().estimate
     if found is None:
         raise MeshError(f"nothing prices {asked.mesh.device}")

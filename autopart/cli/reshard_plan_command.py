@@ -27,6 +27,7 @@ def reshard_plan(source: str, target: str, mesh: str, shape: str, dtype: str, as
       autopart reshard-plan a,_ _,a --mesh a=4 --shape 8,8
     """
     before, after = (PartitionSpec(*layout_of(text)) for text in (source, target))
-    found = redistribution_plan(before, after, numbers_of(shape), dtype, mesh_of(mesh, None))
+    sizes = numbers_of(shape, "shape", "sizes with commas between them, as in 8,128")
+    found = redistribution_plan(before, after, sizes, dtype, mesh_of(mesh, None))
     steps = [line.strip() for line in str(found).splitlines()[1:]]
     show(found, {"cost": found.cost, "height": found.height, "steps": steps}, as_json)

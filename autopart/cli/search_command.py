@@ -69,6 +69,7 @@ def search(
     Example:
       autopart search model.mlir --mesh batch=4,model=2 --device tpu_v3 --budget 200 --save-plan plan.json
     """
+    asked.check_device("a search goes by seconds on a device")
     if named:
         rows = named_schedules(asked.given.fun, asked.mesh, asked.given.args, **asked.given.options)
         show(rows, [vars(row) for row in rows][:top], as_json)
