@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autopart.api.tactic import TacticContext, TacticResult
+from autopart.api.tactic import Tactic, TacticContext, TacticResult
 from autopart.api.tactics import ManualPartition
 from autopart.base.arguments import ANYTHING, STRING, check_fields, mapping, whole
 from autopart.base.errors import ArgumentError, BlockedError, PartitionError, TileError
@@ -80,10 +80,11 @@ def plain(decision: Any) -> Any:
 
 @dataclass(frozen=True)
 class MicrobatchLoop(Pass):
-    """The pass of a `Microbatch` at its place in a schedule."""
+    """The pass of a `Microbatch` at its place in a schedule, or of the loop that another tactic is about to stage."""
 
     tactic: Microbatch
     context: TacticContext
+    staged_by: Tactic | None = None
 
     def __repr__(self) -> str:
         return repr(self.tactic)
@@ -93,7 +94,7 @@ class MicrobatchLoop(Pass):
         try:
             return program if self.tactic.steps == 1 else self._looped(program)
         except PartitionError as error:
-            raise self.context.blamed(error, self.tactic) from None
+            raise self.context.blamed(error, self.staged_by or self.tactic) from None
 
     def remarks(self, program: Program, made: Program) -> tuple[str, ...]:
         """See `Pass.remarks`: what is computed on the whole batch."""
@@ -106,7 +107,7 @@ class MicrobatchLoop(Pass):
     def _looped(self, program: Program) -> Program:
         plan, taken = self._plan(program)
         if plan.loops > self.tactic.loops:
-            raise _conflict(plan, plan.middles[0], self.tactic.loops)
+            raise _conflict(plan, plan.middles[0], self.tactic.loops, self.staged_by is None)
         if not plan.loops:
             raise _not_looped(plan.partitioning, taken)
         return microbatched(plan, self.tactic.steps)
@@ -155,8 +156,9 @@ def _not_looped(partitioning: Partitioning, actions: Sequence[Action]) -> Partit
     )
 
 
-def _conflict(plan: LoopPlan, middle: Middle, loops: int) -> BlockedError:
+def _conflict(plan: LoopPlan, middle: Middle, loops: int, may_loop_again: bool) -> BlockedError:
     program = plan.partitioning.program
+    again = f"loops={plan.loops}, which keeps for the whole batch what later loops read of earlier ones; or "
     kind, read = program.spec(middle.op).kind, program.value_op[middle.value]
     where, made = program.where(middle.op), program.where(int(read))
     what = "a sum over the batch" if middle.value in plan.parts else "all of the batch"
@@ -165,6 +167,6 @@ def _conflict(plan: LoopPlan, middle: Middle, loops: int) -> BlockedError:
         why=f"it reads what {program.spec(int(read)).kind} leaves"
         + (f" at {made}" if made else "")
         + f", and the loop goes on with its result: that is {plan.loops} loops, and {loops} may be",
-        hint=f"loops={plan.loops}, which keeps for the whole batch what later loops read of earlier ones; or compute "
-        "it for each microbatch alone (statistics over groups or features instead of the batch)",
+        hint=(again if may_loop_again else "")
+        + "compute it for each microbatch alone (statistics over groups or features instead of the batch)",
     )

@@ -204,7 +204,7 @@ class Pipelining(Pass):
                 why="no inputs are given, and none was found",
                 hint='ap.Pipeline(..., inputs={"batch": 0}), with the arguments that are data, and their batch dims',
             )
-        return MicrobatchLoop(Microbatch(found, steps), self.context).apply(program)
+        return MicrobatchLoop(Microbatch(found, steps), self.context, staged_by=self.tactic).apply(program)
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,12 @@ def handed_on(p, data, key):
     return lax.scan(one, jax.tree.map(jnp.zeros_like, p), parts)[0]
 
 
+def whole_batch(p, data, key):
+    """The mean over the batch in the middle of a layer."""
+    h, _ = lax.scan(lambda h, w: (mlp(h - h.mean(0), w), None), p["table"][data["x"]], p["layers"])
+    return h
+
+
 STEP = partial(sgd, plain)
 WRONG = {
     "no equal layers": (partial(sgd, unlike), {}, "has no equal layers"),
@@ -48,6 +54,7 @@ WRONG = {
     "runs": (STEP, {"schedule": "circular", "repeats": 4}, "8 layers are fewer than 16 runs"),
     "groups": (STEP, {"schedule": "circular", "microbatches": 2}, "2 microbatches are no groups of 4"),
     "rows": (STEP, {"microbatches": 3}, "into 3 microbatches"),
+    "whole batch": (partial(sgd, whole_batch), {}, r'Pipeline "Pipeline" \([\s\S]*try  compute it for each microbatch'),
 }
 
 
