@@ -16,12 +16,11 @@ This page is written by `python -m experiments.reliability` from
 
 ## Partitioned programs keep the numbers
 
-A random program takes random steps from all op families: products and convolutions, reductions with functions of the
-program's own, scatters and slices at one index or many, in range and out of range, loops and branches in each other,
-gradients, random numbers, half precision, empty dims and dims of size 1. Random actions, tactics and tiny searches
-partition it over meshes of 2 to 8 simulated devices. Its results are compared with `jax.jit` of the unpartitioned
-program: bit by bit where all values are small whole numbers, which no order of summation rounds, and to a tolerance
-elsewhere. A program that raises, ends the process or hangs is a failure too.
+A random program takes random steps from all op families, gradients, loops, branches, random numbers and empty dims
+among them. Random actions, tactics and tiny searches partition it over meshes of 2 to 8 simulated devices. Its results
+are compared with `jax.jit` of the unpartitioned program: bit by bit where all values are small whole numbers, which no
+order of summation rounds, and to a tolerance elsewhere. A program that raises, ends the process or hangs is a failure
+too.
 
 """
 
