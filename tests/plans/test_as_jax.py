@@ -106,6 +106,25 @@ def test_the_code_runs(text):
     assert ("jax.sharding.reshard(y, P(None, 'model'))" in text) == (kind == AxisType.Explicit)
 
 
+def test_with_explicit_axes_a_product_over_parts_is_asked_for_its_result():
+    def forward(params, x):
+        return jnp.tanh(x @ params["up"]) @ params["down"]
+
+    params, x = PARAMS["blocks"][0], array(B, D)
+    BP, MP = ap.ManualPartition({"x": 0}, "data"), ap.ManualPartition({"params/up": 1}, "model")
+    found = ap.jit(forward, MESH, [BP, MP]).lower(params, x).plan.as_jax()
+    assert "dot_general(..., out_sharding=P('data'))" in found.explicit
+    assert "out_sharding" not in str(found)
+
+    def with_explicit_axes(params, x):
+        return jnp.matmul(jnp.tanh(x @ params["up"]), params["down"], out_sharding=P("data"))
+
+    with jax.set_mesh(jax.make_mesh((4, 2), ("data", "model"), axis_types=(AxisType.Explicit,) * 2)):
+        parts = {name: jax.device_put(params[name], found.specs[f"params/{name}"]) for name in ("up", "down")}
+        there = jax.jit(with_explicit_axes)(parts, jax.device_put(x, found.specs["x"]))
+    np.testing.assert_allclose(there, forward(params, x), atol=1e-5)
+
+
 def test_a_plan_from_a_file_has_them_too():
     read = ap.Plan.from_json(PLAN.to_json())
     assert str(read.as_jax()) == str(PLAN.as_jax())

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 Spec = tuple[tuple[str, ...], ...]
 Axes = str | tuple[str, ...]
+RESHARD = "jax.sharding.reshard"
 ROLES = ("batch", "vocab", "embed", "length", "heads", "kv", "mlp")
 """What dims of inputs are called, as `dim_roles.py` finds them; rules are in this order."""
 
@@ -35,13 +36,17 @@ _DIGITS = re.compile(r"\d+")
 
 @dataclass(frozen=True)
 class Constraint:
-    """A line of the model's code at which a value comes to lie as `spec` says; `count` values of layers do."""
+    """A line of the model's code at which a value comes to lie as `spec` says; `count` values of layers do.
+
+    made_by   the kind of op that leaves the value so; empty where what reads it takes it so
+    """
 
     where: str
     value: str
     type: str
     spec: PartitionSpec
     count: int = 1
+    made_by: str = ""
 
 
 @dataclass(frozen=True)
@@ -64,7 +69,8 @@ class AsJax:
     def constraints(self) -> tuple[Constraint, ...]:
         """Where `jax.lax.with_sharding_constraint`, or with explicit axes `jax.sharding.reshard`, would stand."""
         return tuple(
-            Constraint(line.where, line.value, line.type, _spec(line.spec), line.count) for line in self.plan.lines
+            Constraint(line.where, line.value, line.type, _spec(line.spec), line.count, line.made_by)
+            for line in self.plan.lines
         )
 
     @cached_property
@@ -106,8 +112,12 @@ class AsJax:
 
     @property
     def explicit(self) -> str:
-        """With explicit axes, which are a part of types: what comes in so, and where it is resharded."""
-        return "\n".join(self._code("jax.set_mesh({})", "Explicit", "reshard", "jax.sharding.reshard"))
+        """With explicit axes, which are a part of types: what comes in so, and where it is resharded.
+
+        Where jax asks an op for the type of its result, as it asks products over a dim that lies in parts, the line is
+        that argument.
+        """
+        return "\n".join(self._code("jax.set_mesh({})", "Explicit", "reshard", RESHARD))
 
     def _code(self, mesh: str, kind: str, what: str, call: str) -> list[str]:
         sizes, names = tuple(size for _, size in self.plan.axes), ", ".join(quoted(name) for name, _ in self.plan.axes)
@@ -129,20 +139,28 @@ class AsJax:
     def _lines_text(self, what: str, call: str) -> list[str]:
         if not self.constraints:
             return []
-        rows = [
-            (f"{c.where}", f"y = {call}(y, {_text(c.spec)})", f"{one_line(c.value)}: {c.type}", c.count)
-            for c in self.constraints
-        ]
-        width = max(len(where) for where, *_ in rows)
+        width = max(len(c.where) for c in self.constraints)
         return ["", f"# {what}, by line of the model", *(
-            f"# {where:{width}}  {code}    # y: {value}" + (f", {count} x" if count > 1 else "")
-            for where, code, value, count in rows
+            f"# {c.where:{width}}  {_line(c, call)}: {c.type}" + (f", {c.count} x" if c.count > 1 else "")
+            for c in self.constraints
         )]  # fmt: skip
 
     @property
     def _rules_text(self) -> list[str]:
         rows = [f"    ({quoted(role)}, {axes!r})," for role, axes in self.rules]
         return ["logical_axis_rules = [", *rows, "]", *(f"# no rule says: {text}" for text in self.misfits)]
+
+
+_TAKE_OUT_SHARDING = ("dot_general", "gather", "reshape", "convolution")
+"""Ops that jax asks for `out_sharding=` where axes are explicit and several results are conceivable."""
+
+
+def _line(found: Constraint, call: str) -> str:
+    """What stands at the line, and of what."""
+    spec, value = _text(found.spec), one_line(found.value)
+    if call == RESHARD and found.made_by in _TAKE_OUT_SHARDING:
+        return f"{found.made_by}(..., out_sharding={spec})    # {value}"
+    return f"y = {call}(y, {spec})    # y: {value}"
 
 
 def _spec(spec: Spec) -> PartitionSpec:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from autopart.api.names import Keys
 from autopart.base.quoting import short_place
@@ -27,11 +27,12 @@ _DIGITS = re.compile(r"\d+")
 class CodeLine:
     """Values that one line of code makes or reads, which come to lie alike there.
 
-    where   the line, "lm.py:52"
-    value   their name: a path, a tag, or scope and op; those of several layers with `*` for their numbers
-    type    of one of them
-    spec    mesh axes of each dim
-    count   how many there are
+    where    the line, "lm.py:52"
+    value    their name: a path, a tag, or scope and op; those of several layers with `*` for their numbers
+    type     of one of them
+    spec     mesh axes of each dim
+    count    how many there are
+    made_by  the kind of op that leaves them so; empty where a reader takes them so
     """
 
     where: str
@@ -39,12 +40,13 @@ class CodeLine:
     type: str
     spec: Spec
     count: int = 1
+    made_by: str = ""
 
 
 def code_lines(local: DeviceLocal) -> tuple[CodeLine, ...]:
     """The lines, in program order."""
     keys, found = Keys(local.program), dict[tuple[str, str, Spec], CodeLine]()
-    for op, value, layout in _changes(local):
+    for op, value, layout, made_by in _changes(local):
         where = short_place(local.program.where(op)).partition(" ")[0]
         name = keys.unnumbered(value).partition("@")[0]
         backward = f"/{name}".find(f"/{BACKWARD}") >= 0 or "transpose(" in local.program.where(op)
@@ -53,17 +55,18 @@ def code_lines(local: DeviceLocal) -> tuple[CodeLine, ...]:
         spec = named_axes(local.mesh, layout)
         starred = _DIGITS.sub("*", name)
         known = found.get((where, starred, spec))
-        line = CodeLine(where, name, str(local.program.type_of(value)), spec)
+        line = CodeLine(where, name, str(local.program.type_of(value)), spec, made_by=made_by)
         if known is not None:
-            line = CodeLine(where, starred if name != known.value else name, known.type, spec, known.count + 1)
+            line = replace(known, value=starred if name != known.value else name, count=known.count + 1)
         found[where, starred, spec] = line
     return tuple(found.values())
 
 
-def _changes(local: DeviceLocal) -> Iterator[tuple[int, int, int]]:
-    """(op, value, layout): the value comes to have the layout where the op makes it, or reads it."""
+def _changes(local: DeviceLocal) -> Iterator[tuple[int, int, int, str]]:
+    """(op, value, layout, kind of the op if it makes the value): it comes to lie so where the op makes or reads it."""
     program = local.program
-    found = [(int(program.value_op[v]), int(v), int(local.settled[v])) for v in local.at_def.tolist()]
+    made = [(int(program.value_op[v]), int(v), int(local.settled[v])) for v in local.at_def.tolist()]
+    found = [(*row, program.spec(row[0]).kind) for row in made]
     placed = local.placement
     rows = zip(local.first_reader.tolist(), placed.value.tolist(), placed.target.tolist(), strict=True)
-    yield from sorted([*found, *((int(op), value, int(layout)) for op, value, layout in rows)])
+    yield from sorted([*found, *((int(op), value, int(layout), "") for op, value, layout in rows)])

@@ -50,7 +50,7 @@ def plain_plan(plan: Plan) -> dict[str, Any]:
         "collectives": plan.collectives,
         "step_s": plan.step_s,
         "peak_bytes": plan.peak_bytes,
-        "lines": [[line.where, line.value, line.type, line.spec, line.count] for line in plan.lines],
+        "lines": [[line.where, line.value, line.type, line.spec, line.count, line.made_by] for line in plan.lines],
         "hash": plan.hash,
     }
 
@@ -182,8 +182,8 @@ def _spec(spec: list[Any]) -> tuple[tuple[str, ...], ...]:
 
 def _code_line(row: Any, line: Callable[..., Any]) -> Any:
     match row:
-        case [str(where), str(value), str(type_), list(spec), int(count)]:
-            return line(where, value, type_, _spec(spec), _count(count))
+        case [str(where), str(value), str(type_), list(spec), int(count), *made_by] if len(made_by) < 2:
+            return line(where, value, type_, _spec(spec), _count(count), *map(_str, made_by))
         case _:
             raise PlanError(f"{row!r:.80} is no line of code")
 
