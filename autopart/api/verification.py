@@ -29,6 +29,7 @@ from autopart.api.leaves import bits_of
 from autopart.api.tactic import Tactic
 from autopart.api.trace import LoadedProgram, Traced
 from autopart.base.errors import CallError
+from autopart.base.html import lines_html, table_html
 from autopart.core.jax_internals import numpy_dtype
 from autopart.core.mesh import Mesh
 from autopart.search.space.next_values import next_values
@@ -86,12 +87,21 @@ class Verification:
         return any(row.is_compared for row in self.rows)
 
     def __str__(self) -> str:
-        cells = [["output", "type", "difference", "of", "agrees"]]
-        for row in self.rows:
-            cells.append([row.name or "-", row.type, f"{row.difference:.1e}", f"{row.largest:.1e}", row.answer])
+        cells = self._table()
         widths = [max(len(row[i]) for row in cells) for i in range(5)]
         lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in cells]
         return "\n".join([*lines, self.summary])
+
+    def _repr_html_(self) -> str:
+        """For notebooks: a row for each output."""
+        header, *rows = self._table()
+        return table_html(header, rows) + lines_html([self.summary])
+
+    def _table(self) -> list[list[str]]:
+        cells = [["output", "type", "difference", "of", "agrees"]]
+        for row in self.rows:
+            cells.append([row.name or "-", row.type, f"{row.difference:.1e}", f"{row.largest:.1e}", row.answer])
+        return cells
 
     @property
     def summary(self) -> str:

@@ -81,6 +81,12 @@ class Top:
         rows += [f"{bytes_text(r.bytes):>9}           {r.what:<44} {r.path:<32} {r.where}" for r in self.bytes]
         return "\n".join(map(one_line, rows))
 
+    def _repr_html_(self) -> str:
+        """For notebooks: a row for each."""
+        rows = [(seconds_text(r.seconds), f"{r.count} x", r.what, r.path, r.where) for r in self.seconds]
+        rows += [(bytes_text(r.bytes), "", r.what, r.path, r.where) for r in self.bytes]
+        return table_html(["cost", "count", "what", "path", "line"], rows)
+
 
 @dataclass(frozen=True)
 class Estimate:

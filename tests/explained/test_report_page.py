@@ -282,6 +282,10 @@ def test_notebooks_show_tables():
         read(f"<div>{shown._repr_html_()}</div>")
     for shown in (low, low.mesh, low.plan, ap.named_schedules(low), low.conflicts):
         read(f"<div>{shown._repr_html_()}</div>")
+    for shown in (low.estimate.top(3), low.plan.diff(low.plan), lowered("BP").plan.diff(low.plan)):
+        read(f"<div>{shown._repr_html_()}</div>")
+    compared = ap.verify_kernel(ap.kernel(jnp.tanh, rule="a b -> a b"), array(4, 8))
+    assert "<th>agrees</th>" in compared._repr_html_()
     assert "<th>all_reduce</th>" in low.metadata._repr_html_()
     assert "step, collectives in turn" in low.estimate._repr_html_()
     sweep = ap.Sweep((SweepRow(MESH, error="no <b>"),), "tpu_v3")

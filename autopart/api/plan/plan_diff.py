@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from autopart.api.plan.plan_check import spec_text
+from autopart.base.html import lines_html, table_html
 from autopart.base.quoting import one_line
 from autopart.base.units import bytes_text, seconds_text
 
@@ -54,6 +55,11 @@ class PlanDiff:
         widths = [max(len(row[i]) for row in cells) for i in range(5)]
         lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in cells]
         return "\n".join([*lines, *([f"and {len(dropped)} more inputs and outputs"] if dropped else [])])
+
+    def _repr_html_(self) -> str:
+        """For notebooks: a row for each."""
+        rows = [(row.what, row.name, row.before, row.after) for row in self.rows]
+        return table_html(["what", "name", "before", "after"], rows) if rows else lines_html([self])
 
 
 def differences(before: Plan, after: Plan) -> PlanDiff:
