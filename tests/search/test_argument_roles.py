@@ -376,3 +376,22 @@ def test_a_cache_before_the_parameters_is_data_as_one_behind_them():
     )
     assert {"DP(data,model)", "DP(data)+Megatron(model)"} <= {row.name for row in before}
     assert {row.name: (row.step_s, row.peak_bytes) for row in before} == costs(behind)
+
+
+def test_running_statistics_are_no_batch_where_no_axis_divides_the_batch():
+    def train(state, x):
+        params, moments, mean = state
+
+        def loss(p):
+            h = x @ p["a"]
+            return (jnp.tanh(h - h.mean(0)) @ p["b"]).mean(), h.mean(0)
+
+        gradients, new = jax.grad(loss, has_aux=True)(params)
+        moments = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, moments, gradients)
+        return jax.tree.map(lambda p, m: p - 0.1 * m, params, moments), moments, 0.9 * mean + 0.1 * new
+
+    params = {"a": shape(15, 60), "b": shape(60, 30)}
+    lowered = functools.partial(ap.jit(train, MESH, "DP(model)", donate_argnums=0).lower, (params, params, shape(60)))
+    assert lowered(shape(16, 15)).metadata.in_specs["x"] == (("model",),)
+    with pytest.raises(ap.TileError, match="does nothing"):
+        lowered(shape(14, 15))

@@ -125,7 +125,8 @@ def _candidates(space: DecisionSpace, axis: str) -> list[Probe]:
     What the program updates element by element is parameters where there is a batch, over which their gradients are
     summed. Where there is none, it may be the data itself, of which each row goes its own way: walkers, lattices,
     populations. Where a dim takes no weights along and ends in gradients there is a batch, however few its rows: then a
-    step's work may be most of all the update, which the features of the optimizer's state divide.
+    step's work may be most of all the update, which the features of the optimizer's state divide. State that takes
+    weights along is theirs, such as moments of Adam: an axis that divides no batch then has none.
     """
     learned, updated = set(space.facts.learned.tolist()), set(space.facts.tied.tolist())
 
@@ -135,6 +136,8 @@ def _candidates(space: DecisionSpace, axis: str) -> list[Probe]:
     on_axis = (p for p in space.probes if p.decision.axis == axis and p.tiled >= LEAST_SHARE and score(p) > 0)
     data, state = list[Probe](), list[Probe]()
     for probe in on_axis:
+        if probe.weights >= TAKES_ALONG and updated.issuperset(space.values(probe.decision).tolist()):
+            continue
         (data if learned.isdisjoint(space.values(probe.decision).tolist()) else state).append(probe)
     if not any(score(p) >= LIKELY and p.ended >= GRADIENTS for p in data):
         data += [p for p in state if _is_certain(score(p), p.weights)]
