@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import jax
+import jax.numpy as jnp
 import pytest
 
 import autopart as ap
@@ -287,6 +289,16 @@ def test_a_schedule_that_means_nothing_is_refused(schedule, error, says):
     fun, args, donated = PROGRAMS["perceptron"]()
     with pytest.raises(error, match=says.replace("(", r"\(").replace(")", r"\)")):
         ap.jit(fun, MESH, [ap.Parallelism(schedule)], donate_argnums=donated).lower(*args)
+
+
+@pytest.mark.parametrize("wide", [256, 512, 1024])
+def test_megatron_of_two_products_divides_hidden_dims_though_results_in_parts_leave_no_sum(wide):
+    def forward(x, up, down):
+        return jnp.tanh(x @ up) @ down
+
+    x, up, down = (jax.ShapeDtypeStruct(s, "float32") for s in ((4096, 512), (512, 2048), (2048, wide)))
+    specs = ap.jit(forward, MESH, "DP(a)+Megatron(b)").lower(x, up, down).metadata.in_specs
+    assert specs == {"x": (("a",),), "up": ((), ("b",)), "down": (("b",),)}
 
 
 def test_spaces_between_parts_and_axes_say_nothing():

@@ -81,7 +81,27 @@ def weight_probes(space: DecisionSpace, axis: str) -> list[Probe]:
     whole = weights(space, Inputs.of(space, axis))
     on_axis = (p for p in space.probes if p.decision.axis == axis and not _is_of_layers(space, p))
     found = [p for p in on_axis if whole.issuperset(space.values(p.decision).tolist())]
-    return sorted(found, key=_worth, reverse=True)
+    results = _results(space)
+    return sorted(found, key=lambda p: (round(_worth(p, _left_in_parts(space, p, results)), 6), p.tiled), reverse=True)
+
+
+def _results(space: DecisionSpace) -> list[int]:
+    """Outputs that are no next value of an argument."""
+    program, kept = space.program, set(space.program.ties)
+    return [value for place, value in enumerate(program.outputs) if place not in kept]
+
+
+def _left_in_parts(space: DecisionSpace, probe: Probe, results: Iterable[int]) -> float:
+    """The bytes of results that a decision leaves in parts, as a share of all values' bytes.
+
+    They count as a sum does: the last matmul of `tanh(x @ up) @ down` has none where `down` is divided on its columns,
+    but then `up` can only be divided on its rows, and leaves a sum over all hidden dims.
+    """
+    axis = probe.decision.axis
+    with scratch(space) as partitioning:
+        space.apply(partitioning, probe.decision)
+        parts = [value for value in results if partitioning.tiled_dim(value, axis) >= 0]
+        return float(space.facts.value_bytes[parts].sum()) / space.facts.total_bytes
 
 
 def _is_of_layers(space: DecisionSpace, probe: Probe) -> bool:
@@ -115,8 +135,8 @@ def divided(space: DecisionSpace, partitioning: Partitioning, axis: str) -> floa
     return float(space.facts.flop[partitioning.state.mapping[:, partitioning.mesh.index(axis)] >= 0].sum())
 
 
-def _worth(probe: Probe) -> float:
-    return (probe.tiled + probe.ended + probe.summed) / (probe.moved + BYTES)
+def _worth(probe: Probe, left_in_parts: float) -> float:
+    return (probe.tiled + probe.ended + probe.summed) / (probe.moved + left_in_parts + BYTES)
 
 
 def is_table(space: DecisionSpace, probe: Probe) -> bool:
