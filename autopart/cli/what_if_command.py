@@ -9,15 +9,17 @@ import click
 from autopart.api.tactics import REPLICATED
 from autopart.base.errors import ArgumentError
 from autopart.cli.asked import Asked
-from autopart.cli.command_options import partitioned, show
+from autopart.cli.command_options import partitioned, show, whether
 
 
 @click.command("what-if")
 @partitioned
 @click.argument("decision")
 @click.option("--axis", required=True, metavar="AXIS", help="The mesh axis that tiles it.")
-def what_if(asked: Asked, as_json: bool, decision: str, axis: str) -> None:
+def what_if(asked: Asked, as_json: bool, decision: str, axis: str) -> int:
     """Price another DECISION beside the schedule's: PATH=DIM tiles a dim, PATH=whole keeps an array whole.
+
+    Exit code 1: nothing of it can be decided.
 
     \b
     Example:
@@ -25,6 +27,7 @@ def what_if(asked: Asked, as_json: bool, decision: str, axis: str) -> None:
     """
     found = asked.lowered().what_if(decision_of(decision), axis.split(","))
     show(found, dataclasses.asdict(found), as_json)
+    return whether(bool(found.actions) or not found.fails)
 
 
 def decision_of(text: str) -> dict[str, int | object]:

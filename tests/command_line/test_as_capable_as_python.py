@@ -194,6 +194,9 @@ def test_what_if_prices_a_decision(run):
         run("what-if", *PLAIN, "params/table=1", "--axis", "model", "--schedule", "DP(data)", "--json")[1]
     )
     assert data["actions"] == ["tile<params/table, 1, model>"]
+    code, said = run("what-if", *PLAIN, "params/table=7", "--axis", "model")
+    assert code == 1
+    assert "fails: params/table" in said
     assert len(data["step_s"]) == 2
 
 
