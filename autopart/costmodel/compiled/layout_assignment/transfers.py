@@ -10,6 +10,7 @@
     sort, custom          ANCHORED   row-major, unless that pads much
     argument              GIVEN_BY_CALLER    the layout that pads least, as the runtime chooses it
     iota, broadcast 0     FREE       made inside whatever reads it
+    carry %init, %next    CARRIED    as the loop's body leaves it, else as it comes
 
 A layout goes through an op by groups of dims: an operand's dim and a result's have one group where one becomes the
 other. A reshape's groups have several dims. Sources: XLA's `layout_assignment.cc` (`PropagateOperandConstraint`,
@@ -44,7 +45,7 @@ from autopart.core.ops.traits import (
 )
 from autopart.spmd.table_gradients import adds_rows
 
-FREE, GIVEN_BY_CALLER, ANCHORED, FOLLOWS, FLEXIBLE, STRICT = range(6)
+FREE, GIVEN_BY_CALLER, ANCHORED, FOLLOWS, FLEXIBLE, STRICT, CARRIED = range(7)
 NO_GROUP = -1
 NOTHING = TensorType((), "i1")
 
@@ -52,7 +53,7 @@ NOTHING = TensorType((), "i1")
 class Transfers(NamedTuple):
     """Per distinct op, and per operand of a distinct op from `first` on.
 
-    kind      int8[specs]: `FREE` to `STRICT`
+    kind      int8[specs]: `FREE` to `CARRIED`
     is_convolution, by_rows    bool[specs]; the second: rows of a table are read or added to at indices
     inner     int32[specs]: of a `STRICT` op, a bit for each dim of the result that may lie inside tiles
     lane      int8[specs]: of those the one that lies along the lanes where either order pads as much
@@ -105,6 +106,8 @@ def _kind(spec: OpSpec) -> tuple[int, int, int]:
     """The kind of an op, with `inner` and `lane`."""
     if spec.kind == "argument":
         return GIVEN_BY_CALLER, 0, 0
+    if spec.kind == "carry":
+        return CARRIED, 0, 0
     match traits := traits_of(spec):
         case Convolution():
             features, images = traits.minor_dims(spec)
