@@ -174,7 +174,7 @@ class Lowered(NamedTuple):
     axis_sizes     of the mesh
     layout_tile, matmul_tile   of the device; ones mean no padding
     spread_flop    as many operations as the vector unit could do while it puts one number along a row
-    relaid_bytes   that pass HBM in the time in which one element is copied into another layout
+    turned_bytes   that pass HBM in the time in which one element is copied that comes to lie along the lanes
     on_chip_bytes  as in `Device`
     library        as in `Device`, its numbers in order; zeros where there is none
     byte_cycles    clock cycles of all lanes while a byte passes HBM, where the compiler asks what computing again takes
@@ -207,7 +207,7 @@ class Lowered(NamedTuple):
     layout_tile: tuple[int, int]
     matmul_tile: tuple[int, int, int]
     spread_flop: float
-    relaid_bytes: float
+    turned_bytes: float
     on_chip_bytes: float
     library: tuple[float, float, float, float]
     byte_cycles: float

@@ -73,7 +73,9 @@ def copied_elements(
                     continue
                 asked = _asked_by_rows(values, by, scratch, layout, value, ops.result_ptr[op], row)
             if asked != AS_IT_LIES and not _lies_so(values, scratch, layout, value, asked):
-                to = least_padded(values, value, asked, 0, tile, scratch)
+                rank = local_dims(values, value, scratch.dims)
+                lane, _ = tile_dims(layout[value], rank, scratch.dims)
+                to = least_padded(values, value, asked, lane, tile, scratch)
                 copied[use] = _copied(values, tile, scratch, value, layout[value], to)
                 _once(scratch, value, use, copied, kept)
 

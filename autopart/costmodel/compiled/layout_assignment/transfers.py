@@ -43,6 +43,7 @@ from autopart.core.ops.traits import (
     View,
     elements,
 )
+from autopart.costmodel.compiled.facts.op_classes import is_summed
 from autopart.spmd.table_gradients import adds_rows
 
 FREE, GIVEN_BY_CALLER, ANCHORED, FOLLOWS, FLEXIBLE, STRICT, CARRIED = range(7)
@@ -114,6 +115,8 @@ def _kind(spec: OpSpec) -> tuple[int, int, int]:
             return STRICT, 1 << features | 1 << images, features
         case Matmul(sides=None):
             return ANCHORED, 0, 0
+        case Matmul() if is_summed(spec):
+            return FOLLOWS, 0, 0
         case Matmul(sides=sides):
             batch, rank = sides(spec).batch if sides is not None else (), len(spec.results[0].shape)
             if all(spec.results[0].shape[d] == 1 for d in batch):
@@ -153,7 +156,7 @@ def _asked(spec: OpSpec, mappings: Sequence[TileMapping], operand: int) -> int:
     traits = traits_of(spec)
     if isinstance(traits, Convolution) and operand == 0:
         return sum(1 << d for d in traits.read_minor_dims(spec))
-    if not isinstance(traits, Matmul) or traits.sides is None or operand > 1:
+    if not isinstance(traits, Matmul) or traits.sides is None or operand > 1 or is_summed(spec):
         return 0
     batch = {d for d in traits.sides(spec).batch if spec.results[0].shape[d] > 1}
     if not batch:

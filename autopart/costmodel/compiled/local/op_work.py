@@ -9,7 +9,7 @@ import numpy as np
 from autopart.base.jit.kernels import kernel
 from autopart.core.layout import action_of
 from autopart.core.ops.groups_as_one import merged
-from autopart.costmodel.compiled.arrays import LocalArrays, Lowered, ProgramArrays
+from autopart.costmodel.compiled.arrays import F32_BYTES, LocalArrays, Lowered, ProgramArrays
 from autopart.costmodel.compiled.facts.library_calls import COPY_PASSES, unfilled_by_library
 from autopart.costmodel.compiled.facts.op_classes import CONV, ELEMENTWISE, MATMUL, OPAQUE, REDUCE
 from autopart.costmodel.compiled.layout_assignment.layout_constraints import UNASKED, WRITTEN
@@ -112,7 +112,7 @@ def _copied_bytes(lowered: Lowered, elements: float, element_bytes: float) -> fl
     on_chip = abs(elements) * element_bytes <= TURNED_ON_CHIP * lowered.on_chip_bytes
     if on_chip and elements < 0.0:
         return 0.0
-    return lowered.relaid_bytes * abs(elements) * (ROWS_ON_CHIP if on_chip else 1.0)
+    return 2.0 * F32_BYTES * elements * (ROWS_ON_CHIP if on_chip else 1.0) if elements > 0.0 else -elements * lowered.turned_bytes
 
 
 @kernel
