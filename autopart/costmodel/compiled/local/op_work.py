@@ -97,7 +97,7 @@ def _copy_operands(program: ProgramArrays, lowered: Lowered, held: LocalArrays, 
         each = NARROW_BYTES if program.ops.narrows[op] else program.values.element_bytes[value]
         if lowered.kept[value]:
             held.values.copy_bytes[value] = elements * each
-        else:
+        elif program.ops.carry_body[op] < 0:
             held.ops.beside_bytes[op] += elements * each
         both = each + program.values.element_bytes[value]
         held.ops.copied_bytes[op] += _copied_bytes(lowered, lowered.copied[use], both)
