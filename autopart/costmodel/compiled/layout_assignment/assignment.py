@@ -99,7 +99,9 @@ def assign_layouts(
     """Fills in `found`."""
     layout = found.layout
     for value in range(layout.shape[0]):
-        layout[value], scratch.priority[value] = row_major(values.rank[value]), UNASKED
+        layout[value], scratch.priority[value], scratch.asked[value] = row_major(values.rank[value]), UNASKED, 0
+    if ops.ended.shape[0] > 0:
+        _read_asked(ops, by, scratch)
     _all_forward(ops, values, by, tile, scratch, layout)
     if ops.ended.shape[0] > 0:
         _all_forward(ops, values, by, tile, scratch, layout)
@@ -127,19 +129,38 @@ def _all_forward(
     over = 0
     for op in range(ops.op_spec.shape[0] + 1):
         while over < ops.ended.shape[0] and ops.ends[over] == op:
-            _carry(ops, values, scratch, layout, ops.ended[over])
+            _carry(ops, values, tile, scratch, layout, ops.ended[over])
             over += 1
         if op < ops.op_spec.shape[0]:
             _forward(ops, values, by, tile, scratch, layout, op)
 
 
 @kernel
-def _carry(ops: Ops, values: ShardedValues, scratch: Scratch, layout: np.ndarray, op: int) -> None:
-    """The layout of the next value, which the body has chosen; without a choice, that of the first."""
+def _read_asked(ops: Ops, by: Transfers, scratch: Scratch) -> None:
+    """Fills in `asked` of what products along batch dims and convolutions read."""
+    for op in range(ops.op_spec.shape[0]):
+        spec, start = ops.op_spec[op], ops.operand_ptr[op]
+        for use in range(start, ops.operand_ptr[op + 1] if by.kind[spec] == STRICT else start):
+            value = ops.operands[use]
+            scratch.asked[value] = scratch.asked[value] or by.asked[by.first[spec] + use - start]
+
+
+@kernel
+def _carry(
+    ops: Ops, values: ShardedValues, tile: tuple[int, int], scratch: Scratch, layout: np.ndarray, op: int
+) -> None:
+    """The layout of the next value, which the body has chosen; without a choice, that of the first.
+
+    What a product reads right there lies as that asks, whatever it is made of: constraints go from op to op, the
+    nearest comes first.
+    """
     inside, start = ops.result_ptr[op], ops.operand_ptr[op]
     if scratch.priority[inside] != UNASKED:
         return
     read = ops.operands[start + 1]
+    asked = scratch.asked[inside] or scratch.asked[read]
+    if asked:
+        layout[read], scratch.priority[read] = least_padded(values, read, asked, 0, tile, scratch), GIVEN
     if scratch.priority[read] == UNASKED:
         read = ops.operands[start]
     if scratch.priority[read] == UNASKED:

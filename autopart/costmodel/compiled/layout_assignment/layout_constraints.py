@@ -69,16 +69,20 @@ class Ops(NamedTuple):
 
 class Scratch(NamedTuple):
     """dims, float64[16]: of one array; priority, int8[values]: of the constraint by which each has its layout;
-    is_copied, bool[values]: so far."""
+    asked, int32[values]: a bit for each dim that an op which reads it asks to lie inside tiles; is_copied,
+    bool[values]: so far."""
 
     dims: np.ndarray
     priority: np.ndarray
+    asked: np.ndarray
     is_copied: np.ndarray
 
     @staticmethod
     def of(values: int) -> Scratch:
         """Room for a program of so many values."""
-        return Scratch(np.ones(WHOLE_RANK), np.zeros(values, np.int8), np.zeros(values, np.bool_))
+        return Scratch(
+            np.ones(WHOLE_RANK), np.zeros(values, np.int8), np.zeros(values, np.int32), np.zeros(values, np.bool_)
+        )
 
 
 @kernel
