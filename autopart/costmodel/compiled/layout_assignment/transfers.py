@@ -6,7 +6,7 @@
     dot %a, %b            FLEXIBLE   columns minor, rows as they lie in %a; written any other way for its readers
     dot along batch dims  STRICT     the two dims of each matrix are minor, in the order that pads less
     convolution           STRICT     features and images are minor, in the order that pads less
-    gather                ANCHORED   row-major: rows of a table lie along the lanes
+    gather, scatter       ANCHORED   row-major: rows of a table lie along the lanes
     sort, custom          ANCHORED   row-major, unless that pads much
     argument              GIVEN_BY_CALLER    the layout that pads least, as the runtime chooses it
     iota, broadcast 0     FREE       made inside whatever reads it
@@ -134,7 +134,7 @@ def _kind(spec: OpSpec) -> tuple[int, int, int]:
             return FREE, 0, 0
         case Slicing(indexed=False):
             return FOLLOWS, 0, 0
-        case Update() if traits.one_per_row(spec) or not traits.adds(spec):
+        case Update() if traits.one_per_row(spec) or all(not t.shape for t in spec.operands[2:]):
             return FOLLOWS, 0, 0
         case Opaque(sorts=sorts, slides=slides) if slides or sorts(spec) is not None:
             return FOLLOWS, 0, 0
