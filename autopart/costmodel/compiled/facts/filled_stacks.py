@@ -3,9 +3,9 @@
     %z = broadcast 0 : f32[12,64,768]
     loop i < 12: %s = update %s at [i] with f32[1,64,768]     the only reader of %s in the body
 
-XLA:TPU allocates such a stack and leaves it as it is (`AllocateBuffer`, `while_loop_fusible_sinking.cc`). Numbers spread
-to one type are one value to it, so one that anything else reads is written for all; and only the loop's count itself is
-known to come to all parts: a backward pass, which fills its stacks from the end, begins with zeros.
+XLA:TPU allocates such a stack and leaves it as it is (`AllocateBuffer`, `while_loop_fusible_sinking.cc`). Numbers that
+are spread to one type are one value to it, so one that anything else reads is written for all; and only the loop's
+count itself is known to come to all parts: a backward pass, which fills its stacks from the end, begins with zeros.
 """
 
 from __future__ import annotations

@@ -209,10 +209,8 @@ def _list(
             break
         first, end = program.result_ptr[op], program.result_ptr[op + 1]
         inside = end - first == 1 and away[first] and not program.values.is_looked_up[first]
-        if not inside and (program.ops.op_class[op] != FREE or (end > first and program.values.is_splat[first])):
-            _node(nodes, count, KERNEL, op, slot_of(op))
-            count += 1
-        elif is_copied_carry(program, local, op):
+        runs = program.ops.op_class[op] != FREE or (end > first and program.values.is_splat[first])
+        if (runs and not inside) or is_copied_carry(program, local, op):
             _node(nodes, count, KERNEL, op, slot_of(op))
             count += 1
         while left < def_values.shape[0] and program.values.value_op[def_values[left]] == op:

@@ -160,7 +160,8 @@ def _carry(
     read = ops.operands[start + 1]
     asked = scratch.asked[inside] or scratch.asked[read]
     if asked:
-        layout[read], scratch.priority[read] = least_padded(values, read, asked, 0, tile, scratch), GIVEN
+        last = np.int64(values.rank[read]) - 1
+        layout[read], scratch.priority[read] = least_padded(values, read, asked, last, tile, scratch), GIVEN
     if scratch.priority[read] == UNASKED:
         read = ops.operands[start]
     if scratch.priority[read] == UNASKED:

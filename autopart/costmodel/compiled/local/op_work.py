@@ -112,7 +112,11 @@ def _copied_bytes(lowered: Lowered, elements: float, element_bytes: float) -> fl
     on_chip = abs(elements) * element_bytes <= TURNED_ON_CHIP * lowered.on_chip_bytes
     if on_chip and elements < 0.0:
         return 0.0
-    return 2.0 * F32_BYTES * elements * (ROWS_ON_CHIP if on_chip else 1.0) if elements > 0.0 else -elements * lowered.turned_bytes
+    return (
+        2.0 * F32_BYTES * elements * (ROWS_ON_CHIP if on_chip else 1.0)
+        if elements > 0.0
+        else -elements * lowered.turned_bytes
+    )
 
 
 @kernel
