@@ -51,8 +51,8 @@ class ProgramArrays(NamedTuple):
              is_splat (a constant: no memory until it is written out), is_donated (an argument whose memory an output
              takes over), is_output, exponential (`softmax_rows.py`), is_looked_up (wider than what it is computed
              from, element by element, and written for a look-up alone), is_written (for slices and joints:
-             `cut_arrays.py`, before it is spread: `spread_results.py`, or reshaped: `reshape_barriers.py`, and of many
-             slices: `gated_values.py`), laid (`cut_arrays.py`)
+             `cut_arrays.py`, before it is spread: `spread_results.py`, or reshaped: `reshape_barriers.py`), laid
+             (`cut_arrays.py`)
     uses     operands, use_op, use_scope, use_position (as in `Program`), producer (the op that makes the operand)
     scopes   scope_parent, scope_kind, scope_start, scope_end (a condition ends where its loop's body does),
              scope_twin (a condition's body, any other scope itself), scope_trips

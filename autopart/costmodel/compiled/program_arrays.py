@@ -14,7 +14,6 @@ from autopart.costmodel.compiled.arrays import BODY, BRANCH, ProgramArrays, reco
 from autopart.costmodel.compiled.facts.added_updates import added_updates
 from autopart.costmodel.compiled.facts.cut_arrays import BY_PARTS, cut_arrays
 from autopart.costmodel.compiled.facts.filled_stacks import filled_stacks
-from autopart.costmodel.compiled.facts.gated_values import gated_values
 from autopart.costmodel.compiled.facts.library_calls import operands_alone
 from autopart.costmodel.compiled.facts.op_classes import ELEMENTWISE, FREE, SLICING, UPDATE, spec_costs
 from autopart.costmodel.compiled.facts.output_places import output_places
@@ -77,8 +76,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
     cut = cut_arrays(program, is_argument | structure | (op_class == UPDATE), chip.layout_tile[1])
     behind = behind_reshapes(program, op_class, costs["fuses"][spec], spread)
     certain = cut.multiplied & ~spread[program.value_op] | (cut.laid == BY_PARTS)
-    gated = gated_values(program, op_class, is_view)
-    written = (cut.written & ~moved[program.value_op]) | certain | behind.written | computed | gated
+    written = (cut.written & ~moved[program.value_op]) | certain | behind.written | computed
     written |= behind.of_parts & tiled
     return ProgramArrays(
         operand_ptr=program.operand_ptr,
