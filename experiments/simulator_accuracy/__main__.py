@@ -16,16 +16,17 @@ from typing import Any
 
 from autopart.costmodel import estimate
 from autopart.costmodel.hardware.devices import device
+from experiments.simulator_accuracy.decode_pairs import DecodePair
 from experiments.simulator_accuracy.headline import headline
-from experiments.simulator_accuracy.outside_pairs import OutsidePair, outside_pairs
-from experiments.simulator_accuracy.pairs import PAIRS, Pair
+from experiments.simulator_accuracy.outside_pairs import OutsidePair, all_pairs
+from experiments.simulator_accuracy.pairs import Pair
 from experiments.simulator_accuracy.referee import KEPT, compile_all, text_key
 
 HERE = Path(__file__).parent
 MARK = "<!-- {} -->"
 
 
-def compare(pairs: Iterable[Pair | OutsidePair]) -> list[dict[str, Any]]:
+def compare(pairs: Iterable[Pair | DecodePair | OutsidePair]) -> list[dict[str, Any]]:
     """A row per compiled pair: our figures and the compiler's, whose seconds are cycles and ours for the links."""
     kept, rows = json.loads(KEPT.read_text())["pairs"], []
     for pair in pairs:
@@ -98,7 +99,7 @@ def written(page: str, **tables: str) -> str:
 def main() -> None:
     if "--compile" in sys.argv:
         compile_all(sys.argv[sys.argv.index("--compile") + 1 :])
-    kept, rows = json.loads(KEPT.read_text()), compare((*PAIRS, *outside_pairs()))
+    kept, rows = json.loads(KEPT.read_text()), compare(all_pairs())
     report = {"date": kept["date"], "versions": kept["versions"], "headline": headline(rows), "rows": rows}
     (HERE / "results.json").write_text(json.dumps(report, indent=1) + "\n")
     page = HERE / "README.md"

@@ -27,8 +27,7 @@ from autopart.costmodel.compiled.simulator import Simulation
 from autopart.costmodel.optimised_hlo import Instruction, OptimisedHlo
 from autopart.costmodel.xla_compile import DEVICE_CLOCK_HZ
 from experiments.simulator_accuracy import labels
-from experiments.simulator_accuracy.outside_pairs import OutsidePair, outside_pairs
-from experiments.simulator_accuracy.pairs import PAIRS, Pair
+from experiments.simulator_accuracy.outside_pairs import all_pairs
 
 _OP = re.compile(r"#op (\d+)")
 _LAYOUT = re.compile(r"\{[\d,]*:?[^}]*\}")
@@ -122,7 +121,7 @@ def table(run: Simulation, found: list[Row], most: int = 40) -> str:
 
 
 def main() -> None:
-    pairs: dict[str, Pair | OutsidePair] = {pair.name: pair for pair in (*PAIRS, *outside_pairs())}
+    pairs = {pair.name: pair for pair in all_pairs()}
     name, *rest = sys.argv[1:] or [""]
     module = labels.kept(name) if name in pairs else None
     if module is None:

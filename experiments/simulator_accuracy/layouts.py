@@ -25,8 +25,7 @@ from autopart.costmodel.hardware.devices import device
 from autopart.costmodel.optimised_hlo import OptimisedHlo
 from autopart.spmd.device_local import DeviceLocal
 from experiments.simulator_accuracy import labels
-from experiments.simulator_accuracy.outside_pairs import outside_pairs
-from experiments.simulator_accuracy.pairs import PAIRS
+from experiments.simulator_accuracy.outside_pairs import all_pairs
 
 LEAST_ELEMENTS = 16384
 
@@ -98,7 +97,7 @@ def _renamed(shape: Layout, ours: Layout, layout: Layout) -> Layout | None:
 
 def main() -> None:
     asked = sys.argv[1:]
-    for pair in (*PAIRS, *outside_pairs()):
+    for pair in all_pairs():
         module = labels.kept(pair.name) if not asked or pair.name in asked else None
         if module is None:
             continue

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import autopart as ap
 from experiments.models.tactics import BP
-from experiments.simulator_accuracy.pairs import V3, V5E
+from experiments.simulator_accuracy.decode_pairs import DECODE_PAIRS, DecodePair
+from experiments.simulator_accuracy.pairs import PAIRS, V3, V5E, Pair
 from experiments.simulator_accuracy.states import KEPT, outside
 
 MODELS = {
@@ -143,6 +144,12 @@ class OutsidePair:
     def lower(self) -> ap.Lowered:
         program = outside(self.model)
         return ap.jit(program.step, self.on[1], self.schedule, donate_argnums=(0, 1)).lower(*program.args)
+
+
+def all_pairs() -> Iterator[Pair | DecodePair | OutsidePair]:
+    """Those of the papers' models, decode steps, and those from outside."""
+    yield from (*PAIRS, *DECODE_PAIRS)
+    yield from outside_pairs()
 
 
 def outside_pairs() -> Iterator[OutsidePair]:

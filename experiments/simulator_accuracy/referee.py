@@ -19,8 +19,9 @@ from autopart.costmodel.xla_compile import compile_device_local, compute_seconds
 from autopart.spmd.device_local import DeviceLocal
 from autopart.spmd.export import export
 from experiments.simulator_accuracy import labels
-from experiments.simulator_accuracy.outside_pairs import OutsidePair, outside_pairs
-from experiments.simulator_accuracy.pairs import PAIRS, Pair
+from experiments.simulator_accuracy.decode_pairs import DecodePair
+from experiments.simulator_accuracy.outside_pairs import OutsidePair, all_pairs
+from experiments.simulator_accuracy.pairs import Pair
 
 KEPT = Path(__file__).with_name("compiler.json")
 
@@ -30,7 +31,7 @@ def text_key(local: DeviceLocal) -> str:
     return hashlib.sha256(str(export(local)).encode()).hexdigest()[:16]
 
 
-def compile_pair(pair: Pair | OutsidePair) -> dict[str, Any]:
+def compile_pair(pair: Pair | DecodePair | OutsidePair) -> dict[str, Any]:
     """Compiles a pair for its topology; half a minute to five."""
     devices = topology_devices(pair.on[0])
     local, started = pair.lower().program, time.perf_counter()
@@ -55,7 +56,7 @@ def compile_all(names: list[str]) -> None:
     kept = json.loads(KEPT.read_text()) if KEPT.exists() else {"pairs": {}}
     kept["date"] = datetime.date.today().isoformat()
     kept["versions"] = {package: version(package) for package in ("jax", "libtpu")}
-    for pair in (*PAIRS, *outside_pairs()):
+    for pair in all_pairs():
         known = kept["pairs"].get(pair.name, {}).get("text")
         missing = not labels.kept_text(pair.name)
         if any(name in pair.name for name in names) or (

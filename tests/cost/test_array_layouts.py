@@ -159,4 +159,4 @@ def test_stacks_of_images_lie_as_the_images_do():
     carried = [float(held[v]) for v in images if program.spec(int(program.value_op[v])).kind == "carry"]
     whole = 4.0 * 10 * 128 * 8 * 64 * LANES
     assert carried.count(whole) > 8
-    assert sorted(set(carried)) == [whole / 2, whole], "the images that are given are stacked as they lie"
+    assert set(carried) == {whole}, "with the images that are given: the loop's body decides"

@@ -1,6 +1,7 @@
-"""The pass `updated_stacks`: donated stacks of which a scan takes slices and gives back others are updated in place.
+"""The pass `updated_stacks`: stacks of which a scan takes slices and gives back others are updated in place.
 
-    ys[i] = f(xs[i])                 xs donated, ys their next value: zeros to begin with, written row by row
+    ys[i] = f(xs[i])                 xs donated, or carried by a loop around it; ys their next value: zeros to begin
+                                     with, written row by row
     -> carried c, that begins as xs: c[i] = f(c[i])
 
     c[i] = update(c[i], k, at)       a row is read, changed in a part, and written back whole
@@ -29,32 +30,39 @@ class UpdatedStacks(PatternPass):
     def rewrite(self, at: PatternRewriter, op: int) -> int | None:
         """See `PatternPass.rewrite`."""
         if at.spec(op).kind == "carry":
-            _begin_as_argument(at, op)
+            _begin_as_last(at, op)
             return None
         return _updated_in_part(at, op)
 
 
-def _begin_as_argument(at: PatternRewriter, op: int) -> None:
-    """Has a carry of zeros, all of whose rows are written, begin as the argument that is updated by it."""
+def _begin_as_last(at: PatternRewriter, op: int) -> None:
+    """Has a carry of zeros, all of whose rows are written, begin as the stack whose next value it is."""
     program, (initial, following) = at.rewriting.before, at.operands(op)
     inside, after = at.rewriting.results(op)
-    update = at.maker(following)
-    place = program.ties.get(program.output_place.get(after, -1), -1)
-    if place not in program.donated:
-        return
-    argument = program.arguments[place]
-    if at.splat(initial) is None or at.type_of(argument) != at.type_of(inside):
+    update, last = at.maker(following), _last(at, after)
+    if last is None or at.splat(initial) is None or at.type_of(last) != at.type_of(inside):
         return
     if at.spec(update).kind != "dynamic_update_slice" or at.rewriting.readers(inside) != [update]:
         return
     _, row, index, *others = at.operands(update)
     if not _is_row(at, row, inside) or not _are_zero(at, others) or not _counts(at, index, program.owners[op], inside):
         return
-    uses = at.rewriting.uses(argument)
-    if uses and all(_takes_row(at, at.rewriting.user(use), argument, index) for use in uses):
+    uses = at.rewriting.uses(last)
+    if uses and all(_takes_row(at, at.rewriting.user(use), last, index) for use in uses):
         for use in uses:
             at.rewriting.read(use, inside)
-        at.rewriting.read(int(program.operand_ptr[op]), argument)
+        at.rewriting.read(int(program.operand_ptr[op]), last)
+
+
+def _last(at: PatternRewriter, value: int) -> int | None:
+    """The value that is no more where this one is its next: of a donated argument, or of a loop around it."""
+    program, readers = at.rewriting.before, at.rewriting.readers(value)
+    place = program.ties.get(program.output_place.get(value, -1), -1)
+    if place in program.donated:
+        return program.arguments[place]
+    if len(readers) == 1 and at.spec(readers[0]).kind == "carry" and at.operands(readers[0])[1] == value:
+        return at.rewriting.results(readers[0])[0]
+    return None
 
 
 def _counts(at: PatternRewriter, index: int, loop: int, stack: int) -> bool:

@@ -51,8 +51,8 @@ class ProgramArrays(NamedTuple):
              is_splat (a constant: no memory until it is written out), is_donated (an argument whose memory an output
              takes over), is_output, exponential (`softmax_rows.py`), is_looked_up (wider than what it is computed
              from, element by element, and written for a look-up alone), is_written (for slices and joints:
-             `cut_arrays.py`, before it is spread: `spread_results.py`, or reshaped: `reshape_barriers.py`, and of many
-             slices: `gated_values.py`), laid (`cut_arrays.py`)
+             `cut_arrays.py`, before it is spread: `spread_results.py`, or reshaped: `reshape_barriers.py`), laid
+             (`cut_arrays.py`)
     uses     operands, use_op, use_scope, use_position (as in `Program`), producer (the op that makes the operand)
     scopes   scope_parent, scope_kind, scope_start, scope_end (a condition ends where its loop's body does),
              scope_twin (a condition's body, any other scope itself), scope_trips
@@ -174,7 +174,7 @@ class Lowered(NamedTuple):
     axis_sizes     of the mesh
     layout_tile, matmul_tile   of the device; ones mean no padding
     spread_flop    as many operations as the vector unit could do while it puts one number along a row
-    relaid_bytes   that pass HBM in the time in which one element is copied into another layout
+    turned_bytes   that pass HBM in the time in which one element is copied that comes to lie along the lanes
     on_chip_bytes  as in `Device`
     library        as in `Device`, its numbers in order; zeros where there is none
     byte_cycles    clock cycles of all lanes while a byte passes HBM, where the compiler asks what computing again takes
@@ -207,7 +207,7 @@ class Lowered(NamedTuple):
     layout_tile: tuple[int, int]
     matmul_tile: tuple[int, int, int]
     spread_flop: float
-    relaid_bytes: float
+    turned_bytes: float
     on_chip_bytes: float
     library: tuple[float, float, float, float]
     byte_cycles: float

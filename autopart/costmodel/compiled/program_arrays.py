@@ -13,7 +13,7 @@ from autopart.core.program import Program
 from autopart.costmodel.compiled.arrays import BODY, BRANCH, ProgramArrays, records
 from autopart.costmodel.compiled.facts.added_updates import added_updates
 from autopart.costmodel.compiled.facts.cut_arrays import BY_PARTS, cut_arrays
-from autopart.costmodel.compiled.facts.gated_values import gated_values
+from autopart.costmodel.compiled.facts.filled_stacks import filled_stacks
 from autopart.costmodel.compiled.facts.library_calls import operands_alone
 from autopart.costmodel.compiled.facts.op_classes import ELEMENTWISE, FREE, SLICING, UPDATE, spec_costs
 from autopart.costmodel.compiled.facts.output_places import output_places
@@ -69,13 +69,14 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
     spread, moved = _spread(program, idle & ~is_argument), _spread(program, idle)
     grouped, of_tasks = grouped_convolutions(program), np.zeros(program.op_count, np.bool_)
     of_tasks[list(grouped)] = list(grouped.values())
+    filled = filled_stacks(program, op_class == UPDATE) & chip.is_xla_tpu
     structure = ((op_class == FREE) & ~is_view & ~is_argument & ~made_of_splats) | (carry_body >= 0)
+    op_class[program.value_op[filled]] = FREE
     carries = np.flatnonzero(carry_body >= 0).astype(np.int32)
     cut = cut_arrays(program, is_argument | structure | (op_class == UPDATE), chip.layout_tile[1])
     behind = behind_reshapes(program, op_class, costs["fuses"][spec], spread)
     certain = cut.multiplied & ~spread[program.value_op] | (cut.laid == BY_PARTS)
-    gated = gated_values(program, op_class, is_view)
-    written = (cut.written & ~moved[program.value_op]) | certain | behind.written | computed | gated
+    written = (cut.written & ~moved[program.value_op]) | certain | behind.written | computed
     written |= behind.of_parts & tiled
     return ProgramArrays(
         operand_ptr=program.operand_ptr,
@@ -110,7 +111,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             elements=program.value_elements,
             element_bytes=program.element_bytes,
             size_id=program.value_type_id.astype(np.int32),
-            is_splat=is_splat,
+            is_splat=is_splat & ~filled,
             is_donated=is_donated,
             is_output=is_output,
             exponential=softmax.exponential,

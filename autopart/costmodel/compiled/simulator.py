@@ -297,7 +297,7 @@ class Simulator:
             place.value, place.target, place.scope, place.position, np.argsort(place.position, kind="stable"),
             place.of_use, stretch_shares(local, plan_rows, self.known_plans.read_shares),
             narrow, plan_rows, self.known_plans.moves_nothing, *assigned, axis_sizes, tile, device.matmul_tile,
-            device.spread_flop, device.relaid_bytes,
+            device.spread_flop, device.turned_bytes,
             float(device.on_chip_bytes), (0.0, 0.0, 0.0, 0.0) if device.library is None else device.library.numbers,
             device.vector_rate / device.hbm_bytes_per_s if device.is_xla_gpu else np.inf,
         )  # fmt: skip

@@ -137,7 +137,7 @@ _FIELDS = {
 """What each field of a device may be, besides numbers, which must be positive."""
 
 _MAY_BE_NONE = (
-    "vector_flop_per_s", "conv_efficiency", "spreads_per_s", "relaid_per_s", "alone_per_s", "link_bytes_per_s",
+    "vector_flop_per_s", "conv_efficiency", "spreads_per_s", "turned_per_s", "alone_per_s", "link_bytes_per_s",
 )  # fmt: skip
 
 XLA_TPU = AroundMatmul(fuses_operands=True, joins_results=True, narrows_operands=True, copies_updates=True)
@@ -160,7 +160,8 @@ class Device:
     vector_flop_per_s  elementwise f32 rate
     spreads_per_s      numbers that its vector unit puts along a row each: what is the same for all features of a row is
                        spread before it meets them; None: that takes no time
-    relaid_per_s       elements that its compiler copies into another layout; None: as fast as they pass HBM
+    turned_per_s       elements that its compiler copies where another dim comes along the lanes; None: it makes no such
+                       copies
     alone_per_s        numbers that a reduction, or an elementwise op, takes besides bytes if its kernel computes
                        nothing else; None: it takes no longer than others
     matmul_efficiency  share of peak a large matmul reaches, by dtype class ("" for every other)
@@ -204,7 +205,7 @@ class Device:
     chip: Switch | None = None
     vector_flop_per_s: float | None = None
     spreads_per_s: float | None = None
-    relaid_per_s: float | None = None
+    turned_per_s: float | None = None
     alone_per_s: float | None = None
     hbm_efficiency: float = DEFAULT_HBM_EFFICIENCY
     stream_share: float = 1.0
@@ -285,11 +286,11 @@ class Device:
         return 0.0 if self.spreads_per_s is None else self.vector_rate / self.spreads_per_s
 
     @property
-    def relaid_bytes(self) -> float:
-        """Bytes that pass HBM in the time in which one element is copied into another layout."""
-        if self.relaid_per_s is None:
+    def turned_bytes(self) -> float:
+        """Bytes that pass HBM in the time in which one element is copied from along the rows to along the lanes."""
+        if self.turned_per_s is None:
             return 0.0
-        return self.hbm_bytes_per_s * self.hbm_efficiency / self.relaid_per_s
+        return self.hbm_bytes_per_s * self.hbm_efficiency / self.turned_per_s
 
     def peak(self, dtype: str) -> float:
         """Matmul flop/s for element type `dtype` at default precision.

@@ -26,6 +26,9 @@ makes a GELU after such a product in turn [L].
 A place of a window that each feature has for itself takes 2 cycles for 8 x 128 elements on v3 as on v5e [L]: there it
 is half a tile of the matrix unit.
 
+A copy into another layout takes as long in bf16 as in f32: both ways through HBM where rows of tiles change alone, and
+`turned_per_s` elements where another dim comes along the lanes, v2 as v3, by transposes of 64 M elements [L].
+
 The vector unit is fed at HBM's rate, and a kernel without an f32 result takes as long as if it wrote one, on v3 and
 v5e [L]; the others are taken to be alike.
 
@@ -63,10 +66,6 @@ SPREAD_CYCLES = 8.3 / 8
 `(x - m) r + b`, each row with its own m, r and b, takes 167,483 cycles for 50,176 rows of 128 on a v5e, where 1.3 times
 the bytes of HBM and the vector operations alone take 118,000; 8192 rows of 768 take 120,716."""
 
-RELAID_PER_S = 65e9
-"""Elements, padded, of bf16 or f32, that a copy into another layout moves through HBM: 12 to 17 ps each on v5e, 20 on
-v3, which v2 is taken to be as [L]; the others are taken to be as v5e."""
-
 ALONE_TILE = 8 * 128
 """Numbers that are added to a sum at once, or compared. If its kernel computes nothing else, a reduction takes besides
 its bytes, for so many, 0.9 cycles on v2, 1.2 on v3, 3.6 on v4, 7.0 on v5p, 12.2 on v5e, 10.4 on v6e [L], along either
@@ -91,7 +90,6 @@ BASE_TPU = Device(
     units_in_turn=True,
     unhidden_share=0.1,
     fed_at_hbm_rate=True,
-    relaid_per_s=RELAID_PER_S,
     combine_bytes=120 * MIB,
     source="what the entries below share [L]; each has rates and sizes of its own",
 )
@@ -115,7 +113,7 @@ register_device(
         stream_share=0.5,
         matmul_efficiency={"": 0.98},
         matmul_tile=EARLY_TPU_TILE,
-        relaid_per_s=50e9,
+        turned_per_s=44e9,
         on_chip_bytes=0.0,
         columns_together=False,
         window_share=0.5,
@@ -149,7 +147,7 @@ register_device(
         stream_share=0.5,
         matmul_efficiency={"": 0.96},
         matmul_tile=EARLY_TPU_TILE,
-        relaid_per_s=50e9,
+        turned_per_s=44e9,
         on_chip_bytes=0.0,
         reduces_whole=True,
         columns_together=False,
@@ -182,6 +180,7 @@ def _tpu_v4(name: str, cores: int) -> Device:
         chip=Switch(2, 300e9, 1e-6) if cores > 1 else None,
         vector_flop_per_s=4.3e12 * share,
         spreads_per_s=1.05e9 * 2 * share / SPREAD_CYCLES,
+        turned_per_s=100e9 * share,
         alone_per_s=1.05e9 * 2 * share * ALONE_TILE / 3.6,
         hbm_efficiency=0.79,
         matmul_efficiency={"": 0.91},
@@ -214,6 +213,7 @@ register_device(
         vector_flop_per_s=6.14e12,
         spreads_per_s=1.5e9 / SPREAD_CYCLES,
         units_in_turn=False,
+        turned_per_s=57e9,
         alone_per_s=1.5e9 * ALONE_TILE / 12.2,
         hbm_efficiency=0.80,
         matmul_efficiency={"": 0.96},
@@ -240,6 +240,7 @@ register_device(
         network=Network(6.25e9, DCN_LATENCY_S),
         vector_flop_per_s=14.3e12,
         spreads_per_s=1.75e9 * 2 / SPREAD_CYCLES,
+        turned_per_s=149e9,
         alone_per_s=1.75e9 * ALONE_TILE / 7.0,
         hbm_efficiency=0.71,
         matmul_efficiency={"": 0.96},
@@ -265,6 +266,7 @@ register_device(
         network=Network(12.5e9, DCN_LATENCY_S),
         vector_flop_per_s=7.17e12,
         spreads_per_s=1.75e9 / SPREAD_CYCLES,
+        turned_per_s=87e9,
         alone_per_s=1.75e9 * ALONE_TILE / 10.4,
         hbm_efficiency=0.81,
         matmul_efficiency={"": 0.85},
@@ -294,6 +296,7 @@ register_device(
         chip=Switch(2, 540e9, 1e-6),
         vector_flop_per_s=9.0e12,
         spreads_per_s=2.2e9 / SPREAD_CYCLES,
+        turned_per_s=134e9,
         alone_per_s=2.2e9 * ALONE_TILE / 10.4,
         hbm_efficiency=0.75,
         matmul_efficiency={"": 0.85},

@@ -21,7 +21,7 @@ import numpy as np
 from autopart.base.jit.kernels import kernel
 from autopart.costmodel.compiled.arrays import LocalArrays, ProgramArrays
 from autopart.costmodel.compiled.facts.op_classes import ELEMENTWISE, REDUCE
-from autopart.costmodel.compiled.fusion.kernel_graph import KERNEL, KernelGraph, until
+from autopart.costmodel.compiled.fusion.kernel_graph import KERNEL, OVERWRITTEN, KernelGraph, until
 from autopart.costmodel.compiled.slots import UNKNOWN, before, early, slot_of
 
 SMALL_BYTES = 65536.0
@@ -78,7 +78,10 @@ def last_slots(
     structure: np.ndarray,
     last: np.ndarray,
 ) -> None:
-    """Fills in last[buffer], the last slot at which it is read, -1 if never; nodes run at `slot`."""
+    """Fills in last[buffer], the last slot at which it is read, -1 if never; nodes run at `slot`.
+
+    What a loop carries and a turn updates in place is read before, whatever else reads it (`copy_insertion.cc`).
+    """
     for buffer in range(last.shape[0]):
         last[buffer] = structure[buffer]
     for k in range(graph.nodes.shape[0]):
@@ -87,6 +90,20 @@ def last_slots(
             if graph.nodes.scope[k] != local.home[buffer]:
                 at = until(program.scopes, local.home[buffer], graph.nodes.scope[k], at)
             last[buffer] = max(last[buffer], at)
+    for k in range(graph.nodes.shape[0]):
+        for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
+            buffer = graph.reads.read_buffer[i]
+            if graph.reads.read_how[i] & OVERWRITTEN and _is_carried(program, buffer):
+                last[buffer] = min(last[buffer], slot[k])
+
+
+@kernel
+def _is_carried(program: ProgramArrays, buffer: int) -> bool:
+    """True for what a loop carries, as a turn finds it."""
+    if buffer >= program.values.shape[0]:
+        return False
+    op = program.values.value_op[buffer]
+    return program.ops.carry_body[op] >= 0 and buffer == program.result_ptr[op]
 
 
 @kernel

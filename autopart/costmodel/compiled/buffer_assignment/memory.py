@@ -24,6 +24,7 @@ from autopart.costmodel.compiled.fusion.kernel_graph import (
     OVERWRITTEN,
     STREAMED,
     KernelGraph,
+    is_copied_carry,
 )
 from autopart.costmodel.compiled.slots import before
 
@@ -62,6 +63,8 @@ def plain_sizes(
         for value in range(program.result_ptr[op], end):
             size[value] = local.values.settled_bytes[value]
     for k in range(graph.nodes.shape[0]):
+        if graph.nodes.kind[k] == KERNEL and program.ops.carry_body[graph.nodes.subject[k]] >= 0:
+            continue
         if graph.nodes.kind[k] != KERNEL:
             size[graph.write_buffer[graph.write_ptr[k]]] = graph.nodes.written[k]
         else:
@@ -250,13 +253,15 @@ def _reads_wider(program: ProgramArrays, graph: KernelGraph, k: int, result: int
 def _carry(program: ProgramArrays, local: LocalArrays, buffers: Buffers, op: int) -> None:
     """A loop's buffer lives through the loop; it takes over what it starts from where that is not read again.
 
-    The loop's result is that buffer: it takes no memory of its own. A donated cache is copied, not taken over.
+    The loop's result is that buffer: it takes no memory of its own. A cache that is copied is not taken over.
     """
     inside = program.result_ptr[op]
     buffers.end[inside] = max(
         before(program.scopes.scope_end[program.ops.carry_body[op]]), buffers.last[inside], buffers.last[inside + 1]
     )
     init = local.uses.use_buffer[program.operand_ptr[op]]
+    if is_copied_carry(program, local, op):
+        return
     if init >= program.values.shape[0] or buffers.last[init] > before(
         program.uses.use_position[program.operand_ptr[op]]
     ):
@@ -329,6 +334,8 @@ def place_outputs(
             buffers.end[buffer] = min(buffers.end[buffer], max(buffers.made[buffer], buffers.last[argument]))
         elif not given and not waits[buffer]:
             op = program.values.value_op[buffer] if buffer < values else 0
+            if buffer < values and is_copied_carry(program, local, op):
+                continue
             over = buffer < values and (
                 program.ops.op_class[op] == ELEMENTWISE
                 or program.ops.op_class[op] == UPDATE

@@ -205,7 +205,7 @@ def _compiled_as(traits: Traits, spec: OpSpec, is_xla_tpu: bool) -> Traits:
         return traits
     if traits.flop(spec) == 2 * largest(spec.results):
         return MULTIPLIED
-    return SUMMED if _one_row_each(traits, spec) else traits
+    return SUMMED if is_summed(spec) else traits
 
 
 def _transforms(traits: Traits, spec: OpSpec) -> float:
@@ -214,11 +214,17 @@ def _transforms(traits: Traits, spec: OpSpec) -> float:
     return -1.0
 
 
-def _one_row_each(traits: Matmul, spec: OpSpec) -> bool:
-    """True for products along batch dims in which an operand has nothing but those and what is summed."""
-    if traits.sides is None or not traits.sides(spec).batch:
+def is_summed(spec: OpSpec) -> bool:
+    """True for products along batch dims in which an operand has nothing but those and what is summed.
+
+    XLA:TPU multiplies and sums (`dot_strength_reduction`) where a loop runs over something.
+    """
+    traits = traits_of(spec)
+    if not isinstance(traits, Matmul) or traits.sides is None or not traits.sides(spec).batch:
         return False
     flop, result = traits.flop(spec), spec.results[0]
+    if flop == 2 * largest(spec.results):
+        return False
     summed = flop / 2 / max(1.0, largest((result,)))
     each = math.prod(result.shape[d] for d in traits.sides(spec).batch) * summed
     return any(largest((operand,)) == each for operand in spec.operands)

@@ -209,7 +209,8 @@ def _list(
             break
         first, end = program.result_ptr[op], program.result_ptr[op + 1]
         inside = end - first == 1 and away[first] and not program.values.is_looked_up[first]
-        if not inside and (program.ops.op_class[op] != FREE or (end > first and program.values.is_splat[first])):
+        runs = program.ops.op_class[op] != FREE or (end > first and program.values.is_splat[first])
+        if (runs and not inside) or is_copied_carry(program, local, op):
             _node(nodes, count, KERNEL, op, slot_of(op))
             count += 1
         while left < def_values.shape[0] and program.values.value_op[def_values[left]] == op:
@@ -218,6 +219,12 @@ def _list(
                 count += 1
             left += 1
     return count
+
+
+@kernel
+def is_copied_carry(program: ProgramArrays, local: LocalArrays, op: int) -> bool:
+    """True for what a loop carries in another layout than it comes or goes in: a copy is a kernel of its own."""
+    return program.ops.carry_body[op] >= 0 and local.ops.copied_bytes[op] > 0.0
 
 
 @kernel
@@ -254,7 +261,9 @@ def fill_nodes(
     for k in range(first, end):
         if read + ops + 8 > reads.shape[0]:
             return k
-        if nodes.kind[k] == KERNEL:
+        if nodes.kind[k] == KERNEL and program.ops.carry_body[nodes.subject[k]] >= 0:
+            nodes.scope[k] = program.ops.op_scope[nodes.subject[k]]
+        elif nodes.kind[k] == KERNEL:
             root = nodes.subject[k]
             for value in range(program.result_ptr[root], program.result_ptr[root + 1]):
                 nodes.written[k] += local.values.native_bytes[value]

@@ -263,6 +263,8 @@ def _count_bytes(
             cache.written_by[moved] = k if assigns and fits else -1
             continue
         op = graph.nodes.subject[k]
+        if program.ops.carry_body[op] >= 0:
+            continue
         nodes.walked[head] = max(nodes.walked[head], _walked(program, local, graph, k))
         if in_place and program.ops.op_class[op] == UPDATE:
             nodes.hbm[head] += local.ops.update_bytes[op]

@@ -38,6 +38,7 @@ from autopart.costmodel.compiled.layout_assignment.layout_constraints import (
 )
 from autopart.costmodel.compiled.layout_assignment.transfers import (
     ANCHORED,
+    CARRIED,
     FLEXIBLE,
     FOLLOWS,
     FREE,
@@ -98,9 +99,12 @@ def assign_layouts(
     """Fills in `found`."""
     layout = found.layout
     for value in range(layout.shape[0]):
-        layout[value], scratch.priority[value] = row_major(values.rank[value]), UNASKED
-    for op in range(ops.op_spec.shape[0]):
-        _forward(ops, values, by, tile, scratch, layout, op)
+        layout[value], scratch.priority[value], scratch.asked[value] = row_major(values.rank[value]), UNASKED, 0
+    if ops.ended.shape[0] > 0:
+        _read_asked(ops, by, scratch)
+    _all_forward(ops, values, by, tile, scratch, layout)
+    if ops.ended.shape[0] > 0:
+        _all_forward(ops, values, by, tile, scratch, layout)
     for value in range(layout.shape[0]):
         if scratch.priority[value] == UNASKED and values.rank[value] > 1:
             layout[value] = _as_written(values, value, tile, scratch)[0]
@@ -115,6 +119,55 @@ def assign_layouts(
     for op in range(ops.op_spec.shape[0]):
         found.along_lanes[op] = by.kind[ops.op_spec[op]] == FREE and _spreads(ops, values, by, scratch, layout, op)
     copied_elements(ops, values, by, tile, scratch, layout, found.copied, found.kept, found.left)
+
+
+@kernel
+def _all_forward(
+    ops: Ops, values: ShardedValues, by: Transfers, tile: tuple[int, int], scratch: Scratch, layout: np.ndarray
+) -> None:
+    """Goes over the program once. What a loop carries has a layout where its body ends, for all that comes after."""
+    over = 0
+    for op in range(ops.op_spec.shape[0] + 1):
+        while over < ops.ended.shape[0] and ops.ends[over] == op:
+            _carry(ops, values, tile, scratch, layout, ops.ended[over])
+            over += 1
+        if op < ops.op_spec.shape[0]:
+            _forward(ops, values, by, tile, scratch, layout, op)
+
+
+@kernel
+def _read_asked(ops: Ops, by: Transfers, scratch: Scratch) -> None:
+    """Fills in `asked` of what products along batch dims and convolutions read."""
+    for op in range(ops.op_spec.shape[0]):
+        spec, start = ops.op_spec[op], ops.operand_ptr[op]
+        for use in range(start, ops.operand_ptr[op + 1] if by.kind[spec] == STRICT else start):
+            value = ops.operands[use]
+            scratch.asked[value] = scratch.asked[value] or by.asked[by.first[spec] + use - start]
+
+
+@kernel
+def _carry(
+    ops: Ops, values: ShardedValues, tile: tuple[int, int], scratch: Scratch, layout: np.ndarray, op: int
+) -> None:
+    """The layout of the next value, which the body has chosen; without a choice, that of the first.
+
+    What a product reads right there lies as that asks, whatever it is made of: constraints go from op to op, the
+    nearest comes first.
+    """
+    inside, start = ops.result_ptr[op], ops.operand_ptr[op]
+    if scratch.priority[inside] != UNASKED:
+        return
+    read = ops.operands[start + 1]
+    asked = scratch.asked[inside] or scratch.asked[read]
+    if asked:
+        last = np.int64(values.rank[read]) - 1
+        layout[read], scratch.priority[read] = least_padded(values, read, asked, last, tile, scratch), GIVEN
+    if scratch.priority[read] == UNASKED:
+        read = ops.operands[start]
+    if scratch.priority[read] == UNASKED:
+        return
+    for value in range(inside, inside + 2):
+        layout[value], scratch.priority[value] = layout[read], GIVEN
 
 
 @kernel
@@ -134,7 +187,7 @@ def _forward(
     ops: Ops, values: ShardedValues, by: Transfers, tile: tuple[int, int], scratch: Scratch, layout: np.ndarray, op: int
 ) -> None:
     spec, first = ops.op_spec[op], ops.result_ptr[op]
-    if first == ops.result_ptr[op + 1] or by.kind[spec] == FREE:
+    if first == ops.result_ptr[op + 1] or by.kind[spec] == FREE or by.kind[spec] == CARRIED:
         return
     if values.as_stored[first]:
         layout[first], scratch.priority[first] = default_layout(values, first, tile, scratch), GIVEN
@@ -348,7 +401,7 @@ def _backward(
                 layout[value] = least_padded(values, value, asked, 0, tile, scratch)
                 scratch.priority[value] = ASKED
         return
-    if first == ops.result_ptr[op + 1] or by.kind[spec] != FOLLOWS:
+    if first == ops.result_ptr[op + 1] or (by.kind[spec] != FOLLOWS and by.kind[spec] != CARRIED):
         return
     for use in range(start, ops.operand_ptr[op + 1]):
         value, at = ops.operands[use], by.first[spec] + use - start
@@ -384,9 +437,8 @@ class LayoutAssignment:
         as_stored = np.zeros(program.value_count, np.bool_)
         as_stored[table_gradients(program)] = True
         return LayoutAssignment(
-            Ops(program.result_ptr, program.operand_ptr, program.operands, program.op_spec),
-            transfers(program.specs), program.value_shape, program.value_rank, program.element_bytes, as_stored,
-            Scratch.of(program.value_count),
+            Ops.of(program), transfers(program.specs), program.value_shape, program.value_rank,
+            program.element_bytes, as_stored, Scratch.of(program.value_count),
         )  # fmt: skip
 
     def __call__(

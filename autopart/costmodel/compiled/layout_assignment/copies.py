@@ -5,6 +5,7 @@
     %s = dot %q, %k               along batch dims: asks for the two dims of each matrix
     %p = dot %o, %w               the rows that lie inside tiles of %o are those that lie inside tiles of %p
     %r = gather %table, %i        asks for whole rows of the table
+    %c = carry %cache, %next      as the body leaves it: the cache is copied where the loop begins, and where it ends
 
 What is spread or filled is made in whatever order its reader has. Source: XLA's `layout_assignment.cc`
 (`CopyOperandIfLayoutsDiffer`).
@@ -23,10 +24,11 @@ from autopart.costmodel.compiled.layout_assignment.layout_constraints import (
     Ops,
     Scratch,
     ShardedValues,
+    default_layout,
     least_padded,
     local_dims,
 )
-from autopart.costmodel.compiled.layout_assignment.transfers import FLEXIBLE, NO_GROUP, STRICT, Transfers
+from autopart.costmodel.compiled.layout_assignment.transfers import CARRIED, FLEXIBLE, NO_GROUP, STRICT, Transfers
 from autopart.costmodel.compiled.tiled_layouts import row_major, tile_dims, tiled_elements
 
 AS_IT_LIES = 0
@@ -63,6 +65,8 @@ def copied_elements(
         if by.by_rows[spec] and scratch.priority[ops.operands[start]] != UNASKED:
             copied[start] = _in_rows(values, tile, scratch, layout, ops.operands[start])
             _once(scratch, ops.operands[start], start, copied, kept)
+        if by.kind[spec] == CARRIED:
+            _copy_at_edges(ops, values, tile, scratch, layout, copied, left, op)
         if by.kind[spec] not in (STRICT, FLEXIBLE):
             continue
         for use in range(start, ops.operand_ptr[op + 1]):
@@ -73,9 +77,42 @@ def copied_elements(
                     continue
                 asked = _asked_by_rows(values, by, scratch, layout, value, ops.result_ptr[op], row)
             if asked != AS_IT_LIES and not _lies_so(values, scratch, layout, value, asked):
-                to = least_padded(values, value, asked, 0, tile, scratch)
+                rank = local_dims(values, value, scratch.dims)
+                lane, _ = tile_dims(layout[value], rank, scratch.dims)
+                to = least_padded(values, value, asked, lane, tile, scratch)
                 copied[use] = _copied(values, tile, scratch, value, layout[value], to)
                 _once(scratch, value, use, copied, kept)
+
+
+@kernel
+def _copy_at_edges(
+    ops: Ops,
+    values: ShardedValues,
+    tile: tuple[int, int],
+    scratch: Scratch,
+    layout: np.ndarray,
+    copied: np.ndarray,
+    left: np.ndarray,
+    op: int,
+) -> None:
+    """Copies what a loop begins with into the layout in which its body carries it, and an output out of that."""
+    start, inside = ops.operand_ptr[op], ops.result_ptr[op]
+    begun, after = ops.operands[start], inside + 1
+    if scratch.priority[begun] != UNASKED and values.rank[inside] > 1:
+        copied[start] = _relaid(values, tile, scratch, begun, layout[begun], layout[inside])
+    if ops.is_output[after] and values.rank[inside] > 1:
+        default = default_layout(values, after, tile, scratch)
+        left[op] = _relaid(values, tile, scratch, after, layout[after], default)
+
+
+@kernel
+def _relaid(
+    values: ShardedValues, tile: tuple[int, int], scratch: Scratch, value: int, lies: np.uint64, layout: np.uint64
+) -> float:
+    """As `_copied`; 0 where the same dims lie inside tiles."""
+    rank = local_dims(values, value, scratch.dims)
+    same = tile_dims(lies, rank, scratch.dims) == tile_dims(layout, rank, scratch.dims)
+    return 0.0 if same else _copied(values, tile, scratch, value, lies, layout)
 
 
 @kernel

@@ -14,6 +14,7 @@ import numpy as np
 
 from autopart.base.jit.kernels import kernel
 from autopart.core.layout import LAST_TILE, action_of
+from autopart.core.program import Program
 from autopart.costmodel.compiled.tiled_layouts import placed, row_major, tile_dims, tiled_elements
 
 WHOLE_RANK = 16
@@ -41,26 +42,47 @@ class ShardedValues(NamedTuple):
 
 
 class Ops(NamedTuple):
-    """The ops of a program: `result_ptr`, `operand_ptr`, `operands` as in `Program`, and `op_spec`."""
+    """The ops of a program: `result_ptr`, `operand_ptr`, `operands` as in `Program`, and `op_spec`; carries by where
+    their loops end, `ended`, and the op before which each does, `ends`; is_output, bool[values]."""
 
     result_ptr: np.ndarray
     operand_ptr: np.ndarray
     operands: np.ndarray
     op_spec: np.ndarray
+    ended: np.ndarray
+    ends: np.ndarray
+    is_output: np.ndarray
+
+    @staticmethod
+    def of(program: Program) -> Ops:
+        """Those of `program`."""
+        of_body = {op: program.inner_scopes[owner][1] for op, owner in program.owners.items()
+                   if program.spec(op).kind == "carry"}  # fmt: skip
+        ended = sorted(of_body, key=lambda op: program.scopes[of_body[op]].end)
+        is_output = np.zeros(program.value_count, np.bool_)
+        is_output[program.outputs] = True
+        return Ops(
+            program.result_ptr, program.operand_ptr, program.operands, program.op_spec, np.array(ended, np.int32),
+            np.array([program.scopes[of_body[op]].end for op in ended], np.int32), is_output,
+        )  # fmt: skip
 
 
 class Scratch(NamedTuple):
     """dims, float64[16]: of one array; priority, int8[values]: of the constraint by which each has its layout;
-    is_copied, bool[values]: so far."""
+    asked, int32[values]: a bit for each dim that an op which reads it asks to lie inside tiles; is_copied,
+    bool[values]: so far."""
 
     dims: np.ndarray
     priority: np.ndarray
+    asked: np.ndarray
     is_copied: np.ndarray
 
     @staticmethod
     def of(values: int) -> Scratch:
         """Room for a program of so many values."""
-        return Scratch(np.ones(WHOLE_RANK), np.zeros(values, np.int8), np.zeros(values, np.bool_))
+        return Scratch(
+            np.ones(WHOLE_RANK), np.zeros(values, np.int8), np.zeros(values, np.int32), np.zeros(values, np.bool_)
+        )
 
 
 @kernel

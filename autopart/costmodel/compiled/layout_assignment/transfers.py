@@ -6,10 +6,11 @@
     dot %a, %b            FLEXIBLE   columns minor, rows as they lie in %a; written any other way for its readers
     dot along batch dims  STRICT     the two dims of each matrix are minor, in the order that pads less
     convolution           STRICT     features and images are minor, in the order that pads less
-    gather                ANCHORED   row-major: rows of a table lie along the lanes
+    gather, scatter       ANCHORED   row-major: rows of a table lie along the lanes
     sort, custom          ANCHORED   row-major, unless that pads much
     argument              GIVEN_BY_CALLER    the layout that pads least, as the runtime chooses it
     iota, broadcast 0     FREE       made inside whatever reads it
+    carry %init, %next    CARRIED    as the loop's body leaves it, else as it comes
 
 A layout goes through an op by groups of dims: an operand's dim and a result's have one group where one becomes the
 other. A reshape's groups have several dims. Sources: XLA's `layout_assignment.cc` (`PropagateOperandConstraint`,
@@ -42,9 +43,10 @@ from autopart.core.ops.traits import (
     View,
     elements,
 )
+from autopart.costmodel.compiled.facts.op_classes import is_summed
 from autopart.spmd.table_gradients import adds_rows
 
-FREE, GIVEN_BY_CALLER, ANCHORED, FOLLOWS, FLEXIBLE, STRICT = range(6)
+FREE, GIVEN_BY_CALLER, ANCHORED, FOLLOWS, FLEXIBLE, STRICT, CARRIED = range(7)
 NO_GROUP = -1
 NOTHING = TensorType((), "i1")
 
@@ -52,7 +54,7 @@ NOTHING = TensorType((), "i1")
 class Transfers(NamedTuple):
     """Per distinct op, and per operand of a distinct op from `first` on.
 
-    kind      int8[specs]: `FREE` to `STRICT`
+    kind      int8[specs]: `FREE` to `CARRIED`
     is_convolution, by_rows    bool[specs]; the second: rows of a table are read or added to at indices
     inner     int32[specs]: of a `STRICT` op, a bit for each dim of the result that may lie inside tiles
     lane      int8[specs]: of those the one that lies along the lanes where either order pads as much
@@ -105,12 +107,16 @@ def _kind(spec: OpSpec) -> tuple[int, int, int]:
     """The kind of an op, with `inner` and `lane`."""
     if spec.kind == "argument":
         return GIVEN_BY_CALLER, 0, 0
+    if spec.kind == "carry":
+        return CARRIED, 0, 0
     match traits := traits_of(spec):
         case Convolution():
             features, images = traits.minor_dims(spec)
             return STRICT, 1 << features | 1 << images, features
         case Matmul(sides=None):
             return ANCHORED, 0, 0
+        case Matmul() if is_summed(spec):
+            return FOLLOWS, 0, 0
         case Matmul(sides=sides):
             batch, rank = sides(spec).batch if sides is not None else (), len(spec.results[0].shape)
             if all(spec.results[0].shape[d] == 1 for d in batch):
@@ -128,7 +134,7 @@ def _kind(spec: OpSpec) -> tuple[int, int, int]:
             return FREE, 0, 0
         case Slicing(indexed=False):
             return FOLLOWS, 0, 0
-        case Update() if traits.one_per_row(spec) or not traits.adds(spec):
+        case Update() if traits.one_per_row(spec) or all(not t.shape for t in spec.operands[2:]):
             return FOLLOWS, 0, 0
         case Opaque(sorts=sorts, slides=slides) if slides or sorts(spec) is not None:
             return FOLLOWS, 0, 0
@@ -150,7 +156,7 @@ def _asked(spec: OpSpec, mappings: Sequence[TileMapping], operand: int) -> int:
     traits = traits_of(spec)
     if isinstance(traits, Convolution) and operand == 0:
         return sum(1 << d for d in traits.read_minor_dims(spec))
-    if not isinstance(traits, Matmul) or traits.sides is None or operand > 1:
+    if not isinstance(traits, Matmul) or traits.sides is None or operand > 1 or is_summed(spec):
         return 0
     batch = {d for d in traits.sides(spec).batch if spec.results[0].shape[d] > 1}
     if not batch:

@@ -55,7 +55,7 @@ def _values(program: ProgramArrays, known: SizeTable, lowered: Lowered, held: Lo
             in_bytes, elements, registers = size.in_bytes, size.elements, size.registers
         op = program.values.value_op[value]
         held.values.native_bytes[value] = in_bytes
-        if lowered.left[op] != 0.0:
+        if lowered.left[op] != 0.0 and program.ops.carry_body[op] < 0:
             row = size_row(
                 program, known, value, layout, row_major(program.values.rank[value]), axis_sizes, layout_tile
             )

@@ -9,7 +9,7 @@ import numpy as np
 from autopart.base.jit.kernels import kernel
 from autopart.core.layout import action_of
 from autopart.core.ops.groups_as_one import merged
-from autopart.costmodel.compiled.arrays import LocalArrays, Lowered, ProgramArrays
+from autopart.costmodel.compiled.arrays import F32_BYTES, LocalArrays, Lowered, ProgramArrays
 from autopart.costmodel.compiled.facts.library_calls import COPY_PASSES, unfilled_by_library
 from autopart.costmodel.compiled.facts.op_classes import CONV, ELEMENTWISE, MATMUL, OPAQUE, REDUCE
 from autopart.costmodel.compiled.layout_assignment.layout_constraints import UNASKED, WRITTEN
@@ -97,7 +97,7 @@ def _copy_operands(program: ProgramArrays, lowered: Lowered, held: LocalArrays, 
         each = NARROW_BYTES if program.ops.narrows[op] else program.values.element_bytes[value]
         if lowered.kept[value]:
             held.values.copy_bytes[value] = elements * each
-        else:
+        elif program.ops.carry_body[op] < 0:
             held.ops.beside_bytes[op] += elements * each
         both = each + program.values.element_bytes[value]
         held.ops.copied_bytes[op] += _copied_bytes(lowered, lowered.copied[use], both)
@@ -112,7 +112,11 @@ def _copied_bytes(lowered: Lowered, elements: float, element_bytes: float) -> fl
     on_chip = abs(elements) * element_bytes <= TURNED_ON_CHIP * lowered.on_chip_bytes
     if on_chip and elements < 0.0:
         return 0.0
-    return lowered.relaid_bytes * abs(elements) * (ROWS_ON_CHIP if on_chip else 1.0)
+    return (
+        2.0 * F32_BYTES * elements * (ROWS_ON_CHIP if on_chip else 1.0)
+        if elements > 0.0
+        else -elements * lowered.turned_bytes
+    )
 
 
 @kernel
