@@ -163,6 +163,23 @@ def routed():
     return trained(loss, params, f32(1024, 128), f32(1024, 128))
 
 
+def routed_layers():
+    """Layers of experts in a scan, whose tokens are dispatched by their places."""
+    params = {"router": f32(4, 128, 8), "up": f32(4, 8, 128, 512), "down": f32(4, 8, 512, 128)}
+
+    def layer(x, p):
+        gates = jax.nn.softmax(x @ p["router"])
+        to = jax.nn.one_hot(jnp.argmax(gates, -1), 8)
+        sent = to[..., None] * jax.nn.one_hot((jnp.cumsum(to, 0) - 1) * to, 256)
+        hidden = jax.nn.relu(jnp.einsum("ecd,edf->ecf", jnp.einsum("nec,nd->ecd", sent, x), p["up"]))
+        back = jnp.einsum("ecf,efd->ecd", hidden, p["down"])
+        return x + jnp.einsum("nec,ecd->nd", sent * gates[..., None], back), None
+
+    return trained(
+        lambda p, x, y: ((jax.lax.scan(layer, x, p)[0] - y) ** 2).sum(), params, f32(1024, 128), f32(1024, 128)
+    )
+
+
 def graph():
     """Messages along edges, added up at the nodes."""
     params = {"edge": f32(256, 256), "node": f32(256, 256)}
@@ -278,8 +295,8 @@ def recommender():
 PROGRAMS: dict[str, Callable] = {
     f.__name__: f
     for f in (
-        perceptron, inference, two_towers, transported, critic, players, gated, routed, graph, graph_attention, cached,
-        stacked, rollout, adapters, convolutions, recommender,
+        perceptron, inference, two_towers, transported, critic, players, gated, routed, routed_layers, graph,
+        graph_attention, cached, stacked, rollout, adapters, convolutions, recommender,
     )
 }  # fmt: skip
 

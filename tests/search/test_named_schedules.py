@@ -126,6 +126,8 @@ def test_context_parallelism_tiles_the_sequence_and_no_weight():
 def test_experts_are_a_dim_that_a_matmul_runs_over_as_over_a_batch():
     found = parameters(tiles("routed", "Experts"))
     assert (found["up"], found["down"]) == (0, 0)
+    found = parameters(tiles("routed_layers", "Experts"))
+    assert (found["up"], found["down"]) == (1, 1), "of the layers of a scan, too"
     assert all(tiles(name, "Experts") == {} for name in ("perceptron", "gated", "stacked", "convolutions"))
 
 

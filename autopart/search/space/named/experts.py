@@ -14,13 +14,16 @@ from dataclasses import dataclass
 from autopart.core.layout import LAST_TILE
 from autopart.core.op import WHOLE
 from autopart.core.ops.rule import traits_of
-from autopart.core.ops.traits import Matmul
+from autopart.core.ops.traits import Matmul, Structural
 from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
 from autopart.search.space.decision_space import DecisionSpace
 from autopart.search.space.decisions import Decision
 from autopart.search.space.named.inputs import Inputs, scratch, weights
 from autopart.search.space.named_schedules import Decisions, Named, NamedSchedule, register_named_schedule
+
+STEPS = 5
+"""Ops of a weight on the way to its product, at most: the layer of a stack, as it is cast, reshaped and turned."""
 
 
 @register_named_schedule("Experts")
@@ -69,16 +72,20 @@ def _is_batch_of_matmul(space: DecisionSpace, partitioning: Partitioning, decisi
 
 
 def _readers(space: DecisionSpace, value: int) -> list[int]:
-    """Matmuls that read the value, directly or through one op of one operand."""
-    program = space.program
+    """Matmuls that read the value, directly or through ops of it alone: a cast, the slice of a layer, a reshape."""
+    program, found, todo = space.program, list[int](), [value]
     pointer, user = program.users
-    direct = program.use_op[user[pointer[value] : pointer[value + 1]]].tolist()
-    behind: list[int] = []
-    for op in direct:
-        if not _is_matmul(program, op) and len(program.operands_of(op)) == 1:
-            for result in program.results_of(op):
-                behind += program.use_op[user[pointer[result] : pointer[result + 1]]].tolist()
-    return [op for op in (*direct, *behind) if _is_matmul(program, op)]
+    for _ in range(STEPS):
+        ops = [op for v in todo for op in program.use_op[user[pointer[v] : pointer[v + 1]]].tolist()]
+        found += [op for op in ops if _is_matmul(program, op)]
+        todo = [v for op in ops if _is_of_one_array(program, op) for v in program.results_of(op)]
+    return found
+
+
+def _is_of_one_array(program: Program, op: int) -> bool:
+    """True for an op that computes something of one array, be it at places that it is told, and of nothing else."""
+    alone = sum(program.type_of(v).shape != () for v in program.operands_of(op).tolist()) == 1
+    return alone and not _is_matmul(program, op) and not isinstance(traits_of(program.spec(op)), Structural)
 
 
 def _is_matmul(program: Program, op: int) -> bool:

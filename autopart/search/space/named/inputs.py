@@ -192,10 +192,14 @@ def other_inputs(space: DecisionSpace, inputs: Inputs, axis: str) -> list[Probe]
 
 
 def weights(space: DecisionSpace, inputs: Inputs) -> frozenset[int]:
-    """Arguments besides data that matrix ops read: where the program updates some of those, the updated ones."""
-    read = np.flatnonzero(space.facts.read_by_matrix[space.program.arguments])
-    others = {space.program.arguments[i] for i in read.tolist()} - inputs.arguments
-    return frozenset(others.intersection(space.facts.tied.tolist()) or others)
+    """Arguments besides data that matrix ops read: where the program updates some of those, the updated ones.
+
+    What takes the weights along is no data of its own: features, where no batch divides more.
+    """
+    read, tied = np.flatnonzero(space.facts.read_by_matrix[space.program.arguments]), set(space.facts.tied.tolist())
+    data = inputs.arguments if inputs.weights < TAKES_ALONG else inputs.arguments - tied
+    others = {space.program.arguments[i] for i in read.tolist()} - data
+    return frozenset(others.intersection(tied) or others)
 
 
 @contextmanager
