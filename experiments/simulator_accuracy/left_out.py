@@ -23,7 +23,7 @@ import numpy as np
 from autopart.costmodel import estimate
 from autopart.costmodel.compiled import program_arrays
 from autopart.costmodel.compiled.facts import op_classes
-from autopart.costmodel.compiled.layout_assignment import assignment
+from autopart.costmodel.compiled.layout_assignment import assignment, transfers
 from autopart.costmodel.hardware import links
 from autopart.costmodel.hardware.devices import device
 from autopart.costmodel.hardware.links import mesh_links
@@ -59,9 +59,11 @@ def _nothing(module: Any, name: str) -> AbstractContextManager[object]:
     return patch.object(module, name, none)
 
 
-def _never(name: str) -> AbstractContextManager[object]:
+@contextmanager
+def _never(name: str) -> Generator[None]:
     """A condition on an op that never holds."""
-    return patch.object(op_classes, name, lambda *_: False)
+    with patch.object(op_classes, name, lambda *_: False), patch.object(transfers, name, lambda *_: False):
+        yield
 
 
 RULES: dict[str, Callable[[], AbstractContextManager[object]]] = {

@@ -20,7 +20,7 @@ PASSES = (
 )  # fmt: skip
 """Packages of the simulator, the compiler's passes: each may import itself, those before it and `SHARED`."""
 
-SHARED = ("arrays", "arena", "roofline", "sizes", "slots", "tiled_layouts")
+SHARED = ("arrays", "arena", "dot_strength_reduction", "roofline", "sizes", "slots", "tiled_layouts")
 """What all of them read."""
 
 DOORS = {

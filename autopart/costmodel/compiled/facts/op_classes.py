@@ -17,7 +17,6 @@ What an op is stands beside its rule (`core/ops/traits.py`); no kind of op is na
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from dataclasses import replace
 from typing import NamedTuple, TypeGuard
@@ -47,6 +46,7 @@ from autopart.core.ops.traits import (
     work,
 )
 from autopart.core.program import Program
+from autopart.costmodel.compiled.dot_strength_reduction import is_summed
 from autopart.costmodel.compiled.facts.swapped_windows import spreads_less, swapped_work
 from autopart.costmodel.hardware.devices import DTYPE_CLASSES, Device, dtype_class
 
@@ -212,22 +212,6 @@ def _transforms(traits: Traits, spec: OpSpec) -> float:
     if isinstance(traits, Opaque) and traits.by_products is not None:
         return traits.by_products(spec).copies
     return -1.0
-
-
-def is_summed(spec: OpSpec) -> bool:
-    """True for products along batch dims in which an operand has nothing but those and what is summed.
-
-    XLA:TPU multiplies and sums (`dot_strength_reduction`) where a loop runs over something.
-    """
-    traits = traits_of(spec)
-    if not isinstance(traits, Matmul) or traits.sides is None or not traits.sides(spec).batch:
-        return False
-    flop, result = traits.flop(spec), spec.results[0]
-    if flop == 2 * largest(spec.results):
-        return False
-    summed = flop / 2 / max(1.0, largest((result,)))
-    each = math.prod(result.shape[d] for d in traits.sides(spec).batch) * summed
-    return any(largest((operand,)) == each for operand in spec.operands)
 
 
 def op_class(spec: OpSpec) -> int:

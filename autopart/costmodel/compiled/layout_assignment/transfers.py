@@ -43,7 +43,7 @@ from autopart.core.ops.traits import (
     View,
     elements,
 )
-from autopart.costmodel.compiled.facts.op_classes import is_summed
+from autopart.costmodel.compiled.dot_strength_reduction import is_summed
 from autopart.spmd.table_gradients import adds_rows
 
 FREE, GIVEN_BY_CALLER, ANCHORED, FOLLOWS, FLEXIBLE, STRICT, CARRIED = range(7)
