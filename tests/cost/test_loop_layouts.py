@@ -97,3 +97,20 @@ def test_a_stack_that_a_loop_fills_begins_as_it_is_allocated(kept, is_written):
     zeros = [k for k in nodes_of(run, "broadcast_in_dim") if run.graph.nodes["written"][k] == stack_bytes]
     assert bool(zeros) == is_written
     assert np.isfinite(run.step_s)
+
+
+def test_parameters_that_loops_learn_stay_as_they_are_given():
+    """Products write gradients in the order of what they update, in a loop within a loop too."""
+
+    def learned(w, x):
+        g = jax.grad(lambda w: (jnp.tanh(x @ w[0]) @ w[1]).sum())(w)
+        return jax.tree.map(lambda w, g: w - 0.1 * g, w, g)
+
+    def step(w, xs):
+        def epoch(w, _):
+            return lax.scan(lambda w, x: (learned(w, x), None), w, xs)[0], None
+
+        return lax.scan(epoch, w, None, 2)[0]
+
+    args = (f32(TIME, 4 * TIME), f32(4 * TIME, TIME)), f32(LAYERS, 8 * TIME, TIME)
+    assert not nodes_of(simulated(step, *args, device="tpu_v3", donate=(0,)), "carry")

@@ -102,9 +102,9 @@ def assign_layouts(
         layout[value], scratch.priority[value], scratch.asked[value] = row_major(values.rank[value]), UNASKED, 0
     if ops.ended.shape[0] > 0:
         _read_asked(ops, by, scratch)
-    _all_forward(ops, values, by, tile, scratch, layout)
     if ops.ended.shape[0] > 0:
-        _all_forward(ops, values, by, tile, scratch, layout)
+        _all_forward(ops, values, by, tile, scratch, layout, False)
+    _all_forward(ops, values, by, tile, scratch, layout, True)
     for value in range(layout.shape[0]):
         if scratch.priority[value] == UNASKED and values.rank[value] > 1:
             layout[value] = _as_written(values, value, tile, scratch)[0]
@@ -123,13 +123,20 @@ def assign_layouts(
 
 @kernel
 def _all_forward(
-    ops: Ops, values: ShardedValues, by: Transfers, tile: tuple[int, int], scratch: Scratch, layout: np.ndarray
+    ops: Ops,
+    values: ShardedValues,
+    by: Transfers,
+    tile: tuple[int, int],
+    scratch: Scratch,
+    layout: np.ndarray,
+    again: bool,
 ) -> None:
-    """Goes over the program once. What a loop carries has a layout where its body ends, for all that comes after."""
+    """Goes over the program once. What a loop carries has a layout where its body ends, for all that comes after; what
+    is begun by a loop around it only when that is known, `again`."""
     over = 0
     for op in range(ops.op_spec.shape[0] + 1):
         while over < ops.ended.shape[0] and ops.ends[over] == op:
-            _carry(ops, values, tile, scratch, layout, ops.ended[over])
+            _carry(ops, values, by, tile, scratch, layout, again, ops.ended[over])
             over += 1
         if op < ops.op_spec.shape[0]:
             _forward(ops, values, by, tile, scratch, layout, op)
@@ -147,9 +154,17 @@ def _read_asked(ops: Ops, by: Transfers, scratch: Scratch) -> None:
 
 @kernel
 def _carry(
-    ops: Ops, values: ShardedValues, tile: tuple[int, int], scratch: Scratch, layout: np.ndarray, op: int
+    ops: Ops,
+    values: ShardedValues,
+    by: Transfers,
+    tile: tuple[int, int],
+    scratch: Scratch,
+    layout: np.ndarray,
+    again: bool,
+    op: int,
 ) -> None:
-    """The layout of the next value, which the body has chosen; without a choice, that of the first.
+    """The layout of the next value, which the body has chosen; that of the first where it has not, or where a product
+    that makes the whole of it may write in any order.
 
     What a product reads right there lies as that asks, whatever it is made of: constraints go from op to op, the
     nearest comes first.
@@ -157,13 +172,15 @@ def _carry(
     inside, start = ops.result_ptr[op], ops.operand_ptr[op]
     if scratch.priority[inside] != UNASKED:
         return
+    begun = ops.operands[start]
     read = ops.operands[start + 1]
     asked = scratch.asked[inside] or scratch.asked[read]
     if asked:
         last = np.int64(values.rank[read]) - 1
         layout[read], scratch.priority[read] = least_padded(values, read, asked, last, tile, scratch), GIVEN
-    if scratch.priority[read] == UNASKED:
-        read = ops.operands[start]
+    is_free = scratch.priority[read] == WRITTEN and not by.updates[ops.op_spec[ops.maker[read]]]
+    if scratch.priority[read] == UNASKED or (is_free and not (again and scratch.priority[begun] == UNASKED)):
+        read = begun
     if scratch.priority[read] == UNASKED:
         return
     for value in range(inside, inside + 2):

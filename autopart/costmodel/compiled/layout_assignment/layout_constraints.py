@@ -43,7 +43,7 @@ class ShardedValues(NamedTuple):
 
 class Ops(NamedTuple):
     """The ops of a program: `result_ptr`, `operand_ptr`, `operands` as in `Program`, and `op_spec`; carries by where
-    their loops end, `ended`, and the op before which each does, `ends`; is_output, bool[values]."""
+    their loops end, `ended`, and the op before which each does, `ends`; of values, is_output, and the op that is the maker."""
 
     result_ptr: np.ndarray
     operand_ptr: np.ndarray
@@ -52,6 +52,7 @@ class Ops(NamedTuple):
     ended: np.ndarray
     ends: np.ndarray
     is_output: np.ndarray
+    maker: np.ndarray
 
     @staticmethod
     def of(program: Program) -> Ops:
@@ -63,7 +64,7 @@ class Ops(NamedTuple):
         is_output[program.outputs] = True
         return Ops(
             program.result_ptr, program.operand_ptr, program.operands, program.op_spec, np.array(ended, np.int32),
-            np.array([program.scopes[of_body[op]].end for op in ended], np.int32), is_output,
+            np.array([program.scopes[of_body[op]].end for op in ended], np.int32), is_output, program.value_op,
         )  # fmt: skip
 
 

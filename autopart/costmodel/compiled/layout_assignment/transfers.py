@@ -55,7 +55,8 @@ class Transfers(NamedTuple):
     """Per distinct op, and per operand of a distinct op from `first` on.
 
     kind      int8[specs]: `FREE` to `CARRIED`
-    is_convolution, by_rows    bool[specs]; the second: rows of a table are read or added to at indices
+    is_convolution, by_rows, updates    bool[specs]; the second: rows of a table are read or added to at indices; the
+              third: it changes a part of an array
     inner     int32[specs]: of a `STRICT` op, a bit for each dim of the result that may lie inside tiles
     lane      int8[specs]: of those the one that lies along the lanes where either order pads as much
     asked     int32[rows]: of what it reads, a bit for each dim that it asks to lie inside tiles; 0: it reads any
@@ -68,6 +69,7 @@ class Transfers(NamedTuple):
     kind: np.ndarray
     is_convolution: np.ndarray
     by_rows: np.ndarray
+    updates: np.ndarray
     inner: np.ndarray
     lane: np.ndarray
     asked: np.ndarray
@@ -92,6 +94,7 @@ def transfers(specs: Sequence[OpSpec]) -> Transfers:
         kind=np.array([kind for kind, _, _ in kinds], np.int8),
         is_convolution=np.array([isinstance(traits_of(spec), Convolution) for spec in specs], np.bool_),
         by_rows=np.array([_is_by_rows(spec) for spec in specs], np.bool_),
+        updates=np.array([isinstance(traits_of(spec), Update) for spec in specs], np.bool_),
         inner=np.array([inner for _, inner, _ in kinds], np.int32),
         lane=np.array([lane for _, _, lane in kinds], np.int8),
         asked=np.array([_asked(*one) for one in each], np.int32),
