@@ -37,7 +37,7 @@ DOORS = {
             "cudnn", "gradient", "index_maps", "kernel", "kernel_primitive", "pallas_call", "pallas_work",
             "partitioned", "twin", "verify_kernel",
         )),
-        "costmodel/xla_compile.py", "costmodel/topologies.py", "api/verification.py", "api/calibration.py",
+        "costmodel/xla_compile.py", "costmodel/topologies.py", "api/verification.py", "api/calibration.py", "api/profile.py",
         "cli/reshard_plan_command.py",
         "api/given_shardings.py", "api/filter_jit.py", "api/nnx.py", "api/mutation.py", "api/donated.py",
         "api/any_jit.py", "api/closures.py", "api/donated_ties.py",
