@@ -1,0 +1,120 @@
+"""Collectives beside compute: when each node of a step starts, in the order of the program, on two streams.
+
+    loop     %w = all-gather %shard     waits for nothing that the loop changes
+             %y = dot %x, %w
+             %g = reduce-scatter %dy    read by an update of what the loop carries, and by nothing else
+
+XLA's `collective_pipeliner.cc` moves what `%g` is read by to the next trip, so that reductions run beside it; so do
+the compiled texts of a scan of layers. Under `xla_gpu_enable_pipelined_all_gather`, and in PyTorch's FSDP, `%w` is
+fetched a trip ahead. Either *flows*: all its trips are one stretch, which starts once the first trip's operand is
+there, and ends a trip after the last one's. Other nodes of a loop stand for all their trips, one after the other.
+"""
+
+# pyright: reportArgumentType=false
+# (an element of an array is a plain number in a kernel)
+from __future__ import annotations
+
+import numpy as np
+
+from autopart.base.jit.kernels import kernel
+from autopart.costmodel.compiled.arrays import ProgramArrays
+from autopart.costmodel.compiled.fusion.kernel_graph import KERNEL, KernelGraph
+
+
+def two_streams(
+    program: ProgramArrays, graph: KernelGraph, leader: np.ndarray, seconds: np.ndarray, trips: np.ndarray,
+    buffers: int, fetches: bool,
+) -> tuple[np.ndarray, float]:  # fmt: skip
+    """(float64[nodes]: when each starts, when the last ends) of nodes that take `seconds` in all their `trips`.
+
+    `fetches` says whether loops fetch a trip ahead what they do not change.
+    """
+    nodes = len(graph.nodes)
+    start_s, flows = np.zeros(nodes), np.zeros(nodes, np.bool_)
+    marked, ready = np.zeros((2, buffers), np.bool_), np.zeros((3, buffers))
+    end_s = _two_streams(program, graph, leader, seconds, trips, fetches, marked, flows, ready, start_s)
+    return start_s, float(end_s)
+
+
+FIRST, IN_TURN, LAST = range(3)
+"""When a buffer is there: of the first trip, for nodes that flow; for others of the loop; and of the last trip."""
+
+
+@kernel
+def _two_streams(
+    program: ProgramArrays,
+    graph: KernelGraph,
+    leader: np.ndarray,
+    seconds: np.ndarray,
+    trips: np.ndarray,
+    fetches: bool,
+    marked: np.ndarray,
+    flows: np.ndarray,
+    ready: np.ndarray,
+    start: np.ndarray,
+) -> float:
+    """Fills in `start`; returns when the last node ends. What runs early to free memory stands where it was written."""
+    _what_flows(program, graph, fetches, marked, flows)
+    kernels = links = began = tail = 0.0
+    loop = 0
+    for k in range(graph.nodes.shape[0]):
+        is_kernel, within = graph.nodes.kind[k] == KERNEL, _outermost(program, graph.nodes.scope[k])
+        if within != loop:
+            kernels = max(kernels, tail)
+            loop, began = within, kernels
+        at, once = kernels if is_kernel else links, seconds[k] / max(trips[k], 1.0)
+        for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
+            buffer = graph.reads.read_buffer[i]
+            at = max(at, ready[FIRST if flows[k] else IN_TURN, buffer])
+            tail = max(tail, ready[LAST, buffer] + once)
+        done = at + seconds[k]
+        if flows[k]:
+            for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
+                done = max(done, ready[LAST, graph.reads.read_buffer[i]] + once)
+        start[k] = done - seconds[k]
+        if leader[k] == k:
+            kernels, links = (done, links) if is_kernel else (kernels, done)
+        for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
+            buffer = graph.write_buffer[i]
+            ready[FIRST, buffer] = at + once if flows[k] else began + (done - began) / max(trips[k], 1.0)
+            ready[IN_TURN, buffer] = at + once if flows[k] else done
+            ready[LAST, buffer] = done
+    return max(kernels, links, tail)
+
+
+@kernel
+def _outermost(program: ProgramArrays, scope: int) -> int:
+    """The outermost loop or branch around a scope."""
+    while program.scopes.scope_parent[scope] > 0:
+        scope = program.scopes.scope_parent[scope]
+    return scope
+
+
+@kernel
+def _what_flows(
+    program: ProgramArrays, graph: KernelGraph, fetches: bool, marked: np.ndarray, flows: np.ndarray
+) -> None:
+    """Fills in `flows`. Scratch: marked[0][buffer], a node reads it whose results are read; marked[1][buffer], a node
+    reads it; then, it depends on what the loop changes, besides scalars."""
+    waited, changed = marked[0], marked[1]
+    for k in range(graph.nodes.shape[0] - 1, -1, -1):
+        is_waited_for = False
+        for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
+            is_waited_for = is_waited_for or changed[graph.write_buffer[i]]
+        for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
+            changed[graph.reads.read_buffer[i]] = True
+            waited[graph.reads.read_buffer[i]] = waited[graph.reads.read_buffer[i]] or is_waited_for
+    for buffer in range(changed.shape[0]):
+        changed[buffer] = False
+    for i in range(program.carries.shape[0]):
+        for value in range(program.result_ptr[program.carries[i]], program.result_ptr[program.carries[i] + 1]):
+            changed[value] = program.values.elements[value] > 1
+    for k in range(graph.nodes.shape[0]):
+        depends = is_waited_for = False
+        for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
+            depends = depends or changed[graph.reads.read_buffer[i]]
+        for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
+            changed[graph.write_buffer[i]] = changed[graph.write_buffer[i]] or depends
+            is_waited_for = is_waited_for or waited[graph.write_buffer[i]]
+        in_loop = graph.nodes.kind[k] != KERNEL and graph.nodes.scope[k] != 0
+        flows[k] = in_loop and (not is_waited_for or (fetches and not depends))
