@@ -38,6 +38,8 @@ class Run:
     """Parts of the batch, one after the other, or through the stages of an axis `pipe`."""
     repeats: int = 1
     """Runs of layers of a stage: what others call virtual stages."""
+    fetches: bool = False
+    """Whether loops gather a trip ahead what they do not change."""
     stream: int = 2
     """The dim of [batch, tokens, emb] that `tensor` tiles between layers: 1 is sequence parallelism."""
 
@@ -48,6 +50,12 @@ class Run:
     @property
     def on_tpu(self) -> bool:
         return self.device.startswith("tpu")
+
+    @property
+    def cohort(self) -> str:
+        """What the summary has it among."""
+        within = self.devices <= 8 or self.device.startswith("a100")
+        return "TPU" if self.on_tpu else "A100, and one node" if within else "H100 and later, over nodes"
 
     def tactics(self) -> list[ap.Tactic]:
         """As the recipes shard: heads, hidden dims and the vocabulary over `tensor`, the model's dim over the rest."""
@@ -77,8 +85,8 @@ class Run:
 
     def row(self) -> dict[str, Any]:
         """The figures of the run and of its estimate."""
-        estimate = self.lower().estimate
-        assert estimate is not None
+        options = ap.costmodel.SimulatorOptions(fetches_ahead=self.fetches)
+        estimate = ap.costmodel.estimate(self.lower().program, options=options)
         estimated = self.config.batch * self.config.tokens / self.devices / estimate.step_s
         return {
             "name": self.name, "source": self.source, "device": self.device, "mesh": self.mesh, "note": self.note,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import autopart as ap
-from autopart.costmodel import collective_seconds, mesh_links
+from autopart.costmodel import SimulatorOptions, collective_seconds, estimate, mesh_links
 from autopart.costmodel.compiled.slots import op_of
 from autopart.costmodel.hardware.devices import device
 from tests.cost.programs import between, f32, moves, nodes_of, simulated
@@ -109,3 +109,44 @@ def test_what_is_made_of_a_product_is_in_its_place_if_it_has_its_shape(shape, in
 def test_steps_of_gpus_have_collectives_beside_compute():
     found = on_h100(gradients, [f32(2048, 2048)] * 3, f32(1 << 15, 2048), schedule=[BATCH])
     assert found.step_s == found.overlapped_s < found.serial_s
+
+
+def scanned(weights, x):
+    """A step of equal layers in a scan; parameters are stored in parts, so each trip gathers and each reduces."""
+
+    def loss(weights):
+        h, _ = jax.lax.scan(lambda h, w: (jnp.tanh(h @ w), None), x, weights)
+        return h.sum()
+
+    return jax.tree.map(lambda w, g: w - g, weights, jax.grad(loss)(weights))
+
+
+STORED = ap.ManualPartition({"weights": 1}, axis="x")
+
+
+def in_loops(layers, rows, **options):
+    low = ap.jit(scanned, ap.Mesh({"x": WAYS}, device="h100"), [BATCH, STORED], donate_argnums=0).lower(
+        f32(layers, 2048, 2048), f32(rows, 2048)
+    )
+    return estimate(low.program, options=SimulatorOptions(**options))
+
+
+def test_reductions_of_a_loop_run_beside_its_next_trip():
+    found = in_loops(8, 1 << 17)
+    gathers, reductions = found.collectives["all_gather"].seconds, found.collectives["reduce_scatter"].seconds
+    assert min(gathers, reductions) > 0
+    assert found.step_s <= found.compute_s + gathers + reductions / 8 * 1.01
+    assert found.step_s >= found.compute_s + 0.4 * gathers
+
+
+def test_gathers_of_what_a_loop_does_not_change_run_a_trip_ahead_where_asked():
+    found, ahead = in_loops(8, 1 << 17), in_loops(8, 1 << 17, fetches_ahead=True)
+    assert ahead.step_s <= ahead.compute_s + ahead.collective_s / 8 * 1.01 < found.step_s
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+@pytest.mark.parametrize("rows", [1 << 10, 1 << 14, 1 << 17])
+def test_loops_hide_at_most_their_collectives(rows, ahead):
+    found = in_loops(6, rows, fetches_ahead=ahead)
+    assert max(found.compute_s, found.collective_s) <= found.overlapped_s * (1 + 1e-9)
+    assert found.overlapped_s <= found.serial_s * (1 + 1e-9)
