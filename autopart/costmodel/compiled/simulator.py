@@ -298,7 +298,7 @@ class Simulator:
         place, device = local.placement, self.links.device
         tile = device.layout_tile if self.options.layout_padding else (1, 1)
         axis_sizes = np.array(local.mesh.axis_sizes, np.int64)
-        assigned = self.layouts(local.native, axis_sizes, tile, empty)
+        assigned = self.layouts(local.native, axis_sizes, tile, device.is_xla_gpu, empty)
         return Lowered(
             local.mapping, local.passing, local.native, local.settled, local.required, local.at_def,
             place.value, place.target, place.scope, place.position, np.argsort(place.position, kind="stable"),

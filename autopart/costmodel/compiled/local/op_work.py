@@ -39,9 +39,11 @@ def op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None
         held.ops.unfilled[op], held.ops.copied_bytes[op], held.ops.beside_bytes[op] = 1.0, 0.0, 0.0
         held.ops.registers[op] = _registers(program, lowered, held, op)
         _copy_operands(program, lowered, held, op)
-        if lowered.left[op] != 0.0:
+        if lowered.left[op] > 0.0:
             each = program.values.element_bytes[result]
             held.ops.copied_bytes[op] += _copied_bytes(lowered, lowered.left[op], 2.0 * each)
+        elif lowered.left[op] < 0.0:
+            held.ops.copied_bytes[op] -= lowered.left[op] * program.values.element_bytes[result]
         if kind in (MATMUL, CONV):
             in_groups = _groups_as_one(program, lowered, held, op)
             held.ops.unfilled[op] = _unfilled(
