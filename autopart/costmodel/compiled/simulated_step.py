@@ -43,7 +43,7 @@ from autopart.costmodel.compiled.fusion.kernel_graph import KERNEL, KernelGraph
 from autopart.costmodel.compiled.fusion.left_out import LeftOut, times_there
 from autopart.costmodel.compiled.fusion.multi_output import join_kernels
 from autopart.costmodel.compiled.kernel_cost.kernel_seconds import BUFFER_FIELDS, NODE_FIELDS, kernel_seconds
-from autopart.costmodel.compiled.latency_hiding_scheduler import gradients_last
+from autopart.costmodel.compiled.latency_hiding_scheduler import gradients_last, in_flight
 from autopart.costmodel.compiled.links.bf16_collectives import rounded_bytes
 from autopart.costmodel.compiled.links.collective_combiner import Batches, Wires, combine_reductions
 from autopart.costmodel.compiled.links.redistribution_costs import (
@@ -270,6 +270,8 @@ def run_step(
     if device.assigns:
         stay_on_chip(graph, scratch.cache, buffers)
         carries_on_chip(program, local, scratch.held, device.row[ON_CHIP], buffers)
+    if moves.wires.by_dependence:
+        in_flight(graph, scratch.order, step.slot, step.timed, step.link_s, scratch.times, buffers)
     live_bytes(buffers, step.slot, step.extra_bytes, step.live)
 
 
