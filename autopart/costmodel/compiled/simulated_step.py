@@ -66,6 +66,7 @@ class DeviceFacts(NamedTuple):
     assigns                  `assigns_on_chip`
     by_shape                 results are written into operands of their own shape alone
     copy_bytes_per_s, round_bytes_per_s   at which copies are made, and arguments rounded
+    workspace_bytes          what the library works in that computes products
     """
 
     row: np.ndarray
@@ -76,6 +77,7 @@ class DeviceFacts(NamedTuple):
     by_shape: bool
     copy_bytes_per_s: float
     round_bytes_per_s: float
+    workspace_bytes: float
 
     @staticmethod
     def of(device: Device, row: np.ndarray, layout_copies: bool) -> DeviceFacts:
@@ -85,6 +87,7 @@ class DeviceFacts(NamedTuple):
             row, bool(matmul.narrows_operands), bool(matmul.joins_results),
             bool(matmul.copies_updates and layout_copies), bool(device.assigns_on_chip), device.is_xla_gpu,
             float(rate), float(rate * device.stream_share),
+            0.0 if device.library is None else float(device.library.workspace_bytes),
         )  # fmt: skip
 
 
@@ -351,4 +354,6 @@ def _add_moves(
         step.extra_bytes[k] = figures[EXTRA_BYTES, row] + scratch.copied[k]
         if graph.nodes.kind[k] == KERNEL:
             step.extra_bytes[k] += local.ops.beside_bytes[graph.nodes.subject[k]]
+        if graph.nodes.matrix_flop[k] > 0.0:
+            step.extra_bytes[k] += device.workspace_bytes
         step.trips[k] = program.scopes.scope_trips[graph.nodes.scope[k]]
