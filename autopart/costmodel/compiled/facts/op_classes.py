@@ -281,8 +281,8 @@ def _cycles(traits: Traits) -> float:
 
 
 def _fuses(traits: Traits, on_gpu: bool) -> bool:
-    """Elementwise ops, slices and constants; not look-ups, which would keep a whole table alive for a late consumer, but
-    on GPUs, where each thread looks up what it reads."""
+    """Elementwise ops, slices and constants; on GPUs look-ups too, which each thread does for itself there. Elsewhere
+    they would keep a whole table alive for a late consumer."""
     match traits:
         case Slicing(indexed=indexed):
             return on_gpu or not indexed
