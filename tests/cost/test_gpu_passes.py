@@ -179,3 +179,16 @@ def test_look_ups_are_computed_inside_their_readers():
     found = on_h100(function, f32(4096, N), jax.ShapeDtypeStruct((1 << 16,), "int32"), schedule=[], ways=1)
     assert between(found) < 4 * N * (1 << 16)
     assert not nodes_of(found, "gather")
+
+
+def test_reductions_that_the_next_trip_reads_are_waited_for():
+    def recurrence(w, x):
+        def step(h, row):
+            h = jnp.tanh(row + h @ w)
+            return h, None
+
+        return jax.lax.scan(step, jnp.zeros_like(x[0]), x)[0]
+
+    found = on_h100(recurrence, f32(2048, 2048), f32(8, 4096, 2048), schedule=[ap.ManualPartition({"w": 0}, axis="x")])
+    assert found.collective_s > 0.5 * found.compute_s
+    assert found.step_s >= 0.99 * found.serial_s

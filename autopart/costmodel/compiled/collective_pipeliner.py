@@ -17,22 +17,23 @@ from __future__ import annotations
 import numpy as np
 
 from autopart.base.jit.kernels import kernel
-from autopart.costmodel.compiled.arrays import ProgramArrays
+from autopart.costmodel.compiled.arrays import LocalArrays, ProgramArrays
+from autopart.costmodel.compiled.facts.op_classes import UPDATE
 from autopart.costmodel.compiled.fusion.kernel_graph import KERNEL, KernelGraph
 
 
 def two_streams(
-    program: ProgramArrays, graph: KernelGraph, leader: np.ndarray, seconds: np.ndarray, trips: np.ndarray,
-    buffers: int, fetches: bool,
+    program: ProgramArrays, local: LocalArrays, graph: KernelGraph, leader: np.ndarray, seconds: np.ndarray,
+    trips: np.ndarray, fetches: bool,
 ) -> tuple[np.ndarray, float]:  # fmt: skip
     """(float64[nodes]: when each starts, when the last ends) of nodes that take `seconds` in all their `trips`.
 
     `fetches` says whether loops fetch a trip ahead what they do not change.
     """
-    nodes = len(graph.nodes)
+    nodes, buffers = len(graph.nodes), len(local.home)
     start_s, flows = np.zeros(nodes), np.zeros(nodes, np.bool_)
     marked, ready = np.zeros((2, buffers), np.bool_), np.zeros((3, buffers))
-    end_s = _two_streams(program, graph, leader, seconds, trips, fetches, marked, flows, ready, start_s)
+    end_s = _two_streams(program, local, graph, leader, seconds, trips, fetches, marked, flows, ready, start_s)
     return start_s, float(end_s)
 
 
@@ -43,6 +44,7 @@ FIRST, IN_TURN, LAST = range(3)
 @kernel
 def _two_streams(
     program: ProgramArrays,
+    local: LocalArrays,
     graph: KernelGraph,
     leader: np.ndarray,
     seconds: np.ndarray,
@@ -54,7 +56,7 @@ def _two_streams(
     start: np.ndarray,
 ) -> float:
     """Fills in `start`; returns when the last node ends. What runs early to free memory stands where it was written."""
-    _what_flows(program, graph, fetches, marked, flows)
+    _what_flows(program, local, graph, fetches, marked, flows)
     kernels = links = began = tail = 0.0
     loop = 0
     for k in range(graph.nodes.shape[0]):
@@ -92,18 +94,26 @@ def _outermost(program: ProgramArrays, scope: int) -> int:
 
 @kernel
 def _what_flows(
-    program: ProgramArrays, graph: KernelGraph, fetches: bool, marked: np.ndarray, flows: np.ndarray
+    program: ProgramArrays, local: LocalArrays, graph: KernelGraph, fetches: bool, marked: np.ndarray, flows: np.ndarray
 ) -> None:
-    """Fills in `flows`. Scratch: marked[0][buffer], a node reads it whose results are read; marked[1][buffer], a node
-    reads it; then, it depends on what the loop changes, besides scalars."""
+    """Fills in `flows`. Scratch: marked[0][buffer], a node reads it that is no update, or whose results are read;
+    marked[1][buffer], a node reads it, in this trip or the next; then, it depends on arrays that the loop changes."""
     waited, changed = marked[0], marked[1]
-    for k in range(graph.nodes.shape[0] - 1, -1, -1):
-        is_waited_for = False
-        for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
-            is_waited_for = is_waited_for or changed[graph.write_buffer[i]]
-        for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
-            changed[graph.reads.read_buffer[i]] = True
-            waited[graph.reads.read_buffer[i]] = waited[graph.reads.read_buffer[i]] or is_waited_for
+    goes_on = True
+    while goes_on:
+        for k in range(graph.nodes.shape[0] - 1, -1, -1):
+            is_waited_for = graph.nodes.kind[k] == KERNEL and program.ops.op_class[graph.nodes.subject[k]] != UPDATE
+            for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
+                is_waited_for = is_waited_for or changed[graph.write_buffer[i]]
+            for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
+                changed[graph.reads.read_buffer[i]] = True
+                waited[graph.reads.read_buffer[i]] = waited[graph.reads.read_buffer[i]] or is_waited_for
+        goes_on = False
+        for i in range(program.carries.shape[0]):
+            op = program.carries[i]
+            following = local.uses.use_buffer[program.operand_ptr[op + 1] - 1]
+            if waited[program.result_ptr[op]] and not waited[following]:
+                waited[following] = changed[following] = goes_on = True
     for buffer in range(changed.shape[0]):
         changed[buffer] = False
     for i in range(program.carries.shape[0]):

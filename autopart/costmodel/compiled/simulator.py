@@ -129,9 +129,9 @@ class Simulation:
     @cached_property
     def _overlapped(self) -> tuple[np.ndarray, float]:
         """(float64[nodes], end of the step) if collectives run beside compute."""
-        seconds, buffers = self.node_s * self.node_trips, len(self.arrays.home)
         return two_streams(
-            self.program_arrays, self.graph, self.leader, seconds, self.node_trips, buffers, self.fetches
+            self.program_arrays, self.arrays, self.graph, self.leader, self.node_s * self.node_trips, self.node_trips,
+            self.fetches,
         )  # fmt: skip
 
     @property
