@@ -21,7 +21,7 @@ from autopart.base.jit.kernels import kernel
 from autopart.costmodel.compiled.arrays import LocalArrays, ProgramArrays, Records
 from autopart.costmodel.compiled.buffer_assignment.liveness import Buffers
 from autopart.costmodel.compiled.fusion.kernel_graph import KERNEL, KernelGraph
-from autopart.costmodel.compiled.slots import early, op_of
+from autopart.costmodel.compiled.slots import before, early, op_of
 
 
 @kernel
@@ -105,6 +105,38 @@ def _is_leaf(graph: KernelGraph, needed: np.ndarray, reduced: np.ndarray, k: int
         waits = waits or needed[graph.write_buffer[i]]
         joins = joins or reduced[graph.write_buffer[i]]
     return bool(joins and not waits)
+
+
+@kernel
+def sent_early(
+    program: ProgramArrays,
+    graph: KernelGraph,
+    made: np.ndarray,
+    wanted: np.ndarray,
+    sent: np.ndarray,
+    planned: np.ndarray,
+) -> None:
+    """Changes `planned` and `made`: what only collectives read, as parameters cast to bf16, is made when it can be.
+
+    Scratch: wanted[buffer], a kernel that runs at its place reads it; sent[buffer], some collective does.
+    """
+    wanted[:] = sent[:] = False
+    for k in range(graph.nodes.shape[0] - 1, -1, -1):
+        waits = is_product(program, graph, k) or not _is_leaf(graph, wanted, sent, k)
+        for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
+            buffer = graph.reads.read_buffer[i]
+            if graph.nodes.kind[k] != KERNEL or not waits:
+                sent[buffer] = True
+            else:
+                wanted[buffer] = True
+    for k in range(graph.nodes.shape[0]):
+        if graph.nodes.kind[k] == KERNEL and not is_product(program, graph, k) and _is_leaf(graph, wanted, sent, k):
+            at = before(program.scopes.scope_start[graph.nodes.scope[k]]) if graph.nodes.scope[k] != 0 else 0
+            for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
+                at = max(at, made[graph.reads.read_buffer[i]])
+            planned[k] = min(planned[k], early(at))
+            for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
+                made[graph.write_buffer[i]] = planned[k]
 
 
 @kernel
