@@ -48,7 +48,7 @@ def _run(name: str, source: str, device: str, mesh: dict[str, int], published: f
     """By default parts are stored over all axes of the batch, and gathered a layer ahead, as XLA's flags or FSDP do."""
     settings = {key: how.pop(key) for key in ("kept", "products", "weights") if key in how}
     sharded = sharded or tuple(axis for axis in mesh if axis not in ("tensor", "pipe"))
-    how = {"fetches": "stored" not in how} | how
+    how = {"pipelined": True} | how
     return Run(name, source, device, mesh, sharded, published, Config(batch=batch, **of, **settings), **how)
 
 

@@ -38,8 +38,8 @@ class Run:
     """Parts of the batch, one after the other, or through the stages of an axis `pipe`."""
     repeats: int = 1
     """Runs of layers of a stage: what others call virtual stages."""
-    fetches: bool = False
-    """Whether loops gather a trip ahead what they do not change."""
+    pipelined: bool = False
+    """Whether loops gather a trip ahead what they do not change, and reduce beside the next trip."""
     stream: int = 2
     """The dim of [batch, tokens, emb] that `tensor` tiles between layers: 1 is sequence parallelism."""
 
@@ -85,7 +85,7 @@ class Run:
 
     def row(self) -> dict[str, Any]:
         """The figures of the run and of its estimate."""
-        options = ap.costmodel.SimulatorOptions(fetches_ahead=self.fetches)
+        options = ap.costmodel.SimulatorOptions(pipelined=self.pipelined)
         estimate = ap.costmodel.estimate(self.lower().program, options=options)
         estimated = self.config.batch * self.config.tokens / self.devices / estimate.step_s
         return {

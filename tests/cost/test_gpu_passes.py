@@ -132,7 +132,7 @@ def in_loops(layers, rows, **options):
     return estimate(low.program, options=SimulatorOptions(**options))
 
 
-def test_reductions_of_a_loop_run_beside_its_next_trip():
+def test_reductions_that_only_the_end_of_a_trip_reads_run_beside_its_other_kernels():
     found = in_loops(8, 1 << 17)
     gathers, reductions = found.collectives["all_gather"].seconds, found.collectives["reduce_scatter"].seconds
     assert min(gathers, reductions) > 0
@@ -140,15 +140,41 @@ def test_reductions_of_a_loop_run_beside_its_next_trip():
     assert found.step_s >= found.compute_s + 0.4 * gathers
 
 
+def test_what_follows_a_loop_waits_for_all_that_the_loop_reduces():
+    def step(weights, x):
+        def loss(weights):
+            h, _ = jax.lax.scan(lambda h, w: (jnp.tanh(h @ w), None), x, weights)
+            return h.sum()
+
+        return jax.grad(loss)(weights), jnp.tanh(x @ x.T @ x)
+
+    found = on_h100(step, f32(4, 2048, 2048), f32(1 << 12, 2048), schedule=[BATCH])
+    sent = [k for k in moves(found) if found.graph.nodes["scope"][k] != 0]
+    after = [k for k in range(max(sent) + 1, len(found.slot)) if found.graph.nodes["scope"][k] == 0]
+    ends = max(found.node_start_s[k] + found.node_s[k] * found.node_trips[k] for k in sent)
+    assert sent and after and all(found.node_start_s[k] >= ends - 1e-9 for k in after if k not in moves(found))
+
+
+def test_gathers_of_parameters_cast_to_bf16_are_one():
+    def step(weights, x):
+        for w in weights:
+            x = jnp.tanh(x @ w.astype(jnp.bfloat16))
+        return x
+
+    x = jax.ShapeDtypeStruct((1 << 15, 256), jnp.bfloat16)
+    found = on_h100(step, [f32(256, 256)] * 4, x, schedule=[BATCH, FSDP])
+    assert len({int(found.slot[k]) for k in moves(found)}) == 1
+
+
 def test_gathers_of_what_a_loop_does_not_change_run_a_trip_ahead_where_asked():
-    found, ahead = in_loops(8, 1 << 17), in_loops(8, 1 << 17, fetches_ahead=True)
+    found, ahead = in_loops(8, 1 << 17), in_loops(8, 1 << 17, pipelined=True)
     assert ahead.step_s <= ahead.compute_s + ahead.collective_s / 8 * 1.01 < found.step_s
 
 
 @pytest.mark.parametrize("ahead", [False, True])
 @pytest.mark.parametrize("rows", [1 << 10, 1 << 14, 1 << 17])
 def test_loops_hide_at_most_their_collectives(rows, ahead):
-    found = in_loops(6, rows, fetches_ahead=ahead)
+    found = in_loops(6, rows, pipelined=ahead)
     assert max(found.compute_s, found.collective_s) <= found.overlapped_s * (1 + 1e-9)
     assert found.overlapped_s <= found.serial_s * (1 + 1e-9)
 

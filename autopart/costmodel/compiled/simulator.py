@@ -47,7 +47,8 @@ class SimulatorOptions:
 
     overlap         collectives run beside compute that does not need them, or one after the other; None: as XLA has
                     them, beside each other on GPUs, in turn on TPUs
-    fetches_ahead   loops gather a trip ahead what they do not change: XLA's pipelined all-gathers, PyTorch's FSDP
+    pipelined       loops gather a trip ahead what they do not change, and reduce beside the next trip: XLA's pipelined
+                    collectives, PyTorch's FSDP
     layout_padding  arrays take whole layout tiles in memory, on devices that have them
     layout_copies   updates from a transposed collective are made on copies, and so are outputs that a collective makes
                     in a donated argument's place (`layout_copies.py`), on TPU
@@ -57,7 +58,7 @@ class SimulatorOptions:
     """
 
     overlap: bool | None = None
-    fetches_ahead: bool = False
+    pipelined: bool = False
     layout_padding: bool = True
     layout_copies: bool = True
     recompute: bool = True
@@ -109,7 +110,7 @@ class Simulation:
     node_plan_rows: np.ndarray = field(repr=False)
     known_plans: KnownPlans = field(repr=False)
     overlaps: bool = False
-    fetches: bool = False
+    pipelined: bool = False
 
     @property
     def step_s(self) -> float:
@@ -130,8 +131,8 @@ class Simulation:
     def _overlapped(self) -> tuple[np.ndarray, float]:
         """(float64[nodes], end of the step) if collectives run beside compute."""
         return two_streams(
-            self.program_arrays, self.arrays, self.graph, self.leader, self.node_s * self.node_trips, self.node_trips,
-            self.fetches,
+            self.program_arrays, self.arrays, self.graph, self.slot, self.leader, self.node_s * self.node_trips,
+            self.node_trips, self.pipelined,
         )  # fmt: skip
 
     @property
@@ -268,7 +269,7 @@ class Simulator:
             node_plan_rows=ran.plan_rows,
             known_plans=self.known_plans,
             overlaps=self.overlaps,
-            fetches=self.options.fetches_ahead,
+            pipelined=self.options.pipelined,
         )
 
     def _step(self, ran: LocalGraph, def_values: np.ndarray, narrow: np.ndarray, empty: Empty) -> Step:
