@@ -152,7 +152,9 @@ def test_what_follows_a_loop_waits_for_all_that_the_loop_reduces():
     sent = [k for k in moves(found) if found.graph.nodes["scope"][k] != 0]
     after = [k for k in range(max(sent) + 1, len(found.slot)) if found.graph.nodes["scope"][k] == 0]
     ends = max(found.node_start_s[k] + found.node_s[k] * found.node_trips[k] for k in sent)
-    assert sent and after and all(found.node_start_s[k] >= ends - 1e-9 for k in after if k not in moves(found))
+    assert sent
+    assert after
+    assert all(found.node_start_s[k] >= ends - 1e-9 for k in after if k not in moves(found))
 
 
 def test_gathers_of_parameters_cast_to_bf16_are_one():

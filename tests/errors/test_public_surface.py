@@ -244,7 +244,7 @@ RECORDS = {
     "Calibration",
     "Compiled", "Cost", "Estimate", "FilteredFunction", "LoadedProgram", "Lowered", "Metadata", "PartitionedFunction",
     "Plan", "PlanDiff",
-    "Problem", "Sweep", "TacticReport", "TileMapping",
+    "Problem", "Profile", "Sweep", "TacticReport", "TileMapping",
 }  # fmt: skip
 """What functions return: nobody makes them, their constructors store. (A rule's mappings are checked with the rule.)"""
 

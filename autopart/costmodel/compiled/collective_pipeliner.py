@@ -5,10 +5,11 @@
              %g = reduce-scatter %dy    read by an update of what the loop carries, and by nothing else
 
 A collective starts when links are free and its operands are there, and those of all that run with it. In XLA:GPU's
-texts a trip waits for what it has sent, and so does what follows a loop. Under `xla_gpu_enable_pipelined_*`
-(`collective_pipeliner.cc`), and in PyTorch's FSDP, what reads `%g` moves to the next trip, and `%w` is fetched a trip
-ahead. Either then *flows*: all its trips are one stretch, which starts once the first trip's operand is there, and ends
-a trip after the last one's. Other nodes of a loop stand for all their trips, one after the other.
+texts none starts before the loop that it is in, a trip waits for what it has sent, and so does what follows a loop.
+Under `xla_gpu_enable_pipelined_*` (`collective_pipeliner.cc`), and in PyTorch's FSDP, what reads `%g` moves to the next
+trip, and `%w` is fetched a trip ahead. Either then *flows*: all its trips are one stretch, which starts once the first
+trip's operand is there, and ends a trip after the last one's. Other nodes of a loop stand for all their trips, one
+after the other.
 """
 
 # pyright: reportArgumentType=false
@@ -35,7 +36,9 @@ def two_streams(
     start_s, flows = np.zeros(nodes), np.zeros(nodes, np.bool_)
     marked, ready = np.zeros((2, buffers), np.bool_), np.zeros((3, buffers))
     order = np.argsort(slot, kind="stable")
-    end_s = _two_streams(program, local, graph, order, slot, leader, seconds, trips, pipelined, marked, flows, ready, start_s)
+    end_s = _two_streams(
+        program, local, graph, order, slot, leader, seconds, trips, pipelined, marked, flows, ready, start_s
+    )
     return start_s, float(end_s)
 
 
@@ -78,7 +81,7 @@ def _two_streams(
         if not is_kernel and not flows[k]:
             if batch != slot[k]:
                 batch, together = slot[k], _all_there(graph, order, slot, p, ready)
-            at = max(at, together)
+            at = max(at, together, began)
         done = at + seconds[k]
         if flows[k]:
             for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
@@ -115,7 +118,12 @@ def _outermost(program: ProgramArrays, scope: int) -> int:
 
 @kernel
 def _what_flows(
-    program: ProgramArrays, local: LocalArrays, graph: KernelGraph, pipelined: bool, marked: np.ndarray, flows: np.ndarray
+    program: ProgramArrays,
+    local: LocalArrays,
+    graph: KernelGraph,
+    pipelined: bool,
+    marked: np.ndarray,
+    flows: np.ndarray,
 ) -> None:
     """Fills in `flows`. Scratch: marked[0][buffer], a node reads it that is no update, or whose results are read;
     marked[1][buffer], a node reads it, in this trip or the next; then, it depends on arrays that the loop changes."""
