@@ -34,6 +34,7 @@ from autopart.api.pipeline import Pipeline
 from autopart.api.plan.plan import Plan
 from autopart.api.plan.plan_diff import PlanDiff
 from autopart.api.plan.replay_tactic import Replay
+from autopart.api.profile import Profile
 from autopart.api.recompute import Recompute
 from autopart.api.reshard import redistribution_plan, reshard
 from autopart.api.sharded_loops import ShardedLoops
@@ -139,6 +140,7 @@ __all__ = [
     "PlanError",
     "Problem",
     "Processes",
+    "Profile",
     "ProgramError",
     "RandomSearch",
     "Ray",

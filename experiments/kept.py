@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 
-def write(path: Path, figures: Mapping[str, Any]) -> None:
-    """Writes the figures as JSON, with today as their "date"."""
+def write(path: Path, figures: Mapping[str, Any], lines: bool = False) -> None:
+    """Writes the figures as JSON, with today as their "date"; with `lines` a line for each row, not for each figure."""
     dated = {**figures, "date": datetime.date.today().isoformat()}
-    path.write_text(json.dumps(dated, indent=1) + "\n")
+    text = json.dumps(dated).replace('}, "', '},\n"') if lines else json.dumps(dated, indent=1)
+    path.write_text(text + "\n")

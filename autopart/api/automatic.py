@@ -109,7 +109,7 @@ class AutomaticPartition:
     cache       results are kept on disk and a second call is instant: True, False, or a directory
     progress    shows a line on stderr; None: if that is a terminal
     referee     a second cost model, such as `ap.costmodel.XlaCompile("v5e:2x4")`, that costs what was found again: the
-                `finalists` best states whose programs differ, `seeds`, named schedules and the start. The best by it is
+                `finalists` best states whose programs differ, `seeds`, and as many named schedules. The best by it is
                 the result; both figures are in the report. What it raises costs that finalist, with a `SearchWarning`
     finalists   how many of the best states that are
     microbatch  numbers of microbatches to choose from, such as (1, 2, 4, 8), 1 being the whole batch; the batch is the

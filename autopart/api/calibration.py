@@ -3,6 +3,7 @@
     found = ap.calibrate("mine.json")          products, streams and collectives, all devices at work at once
     print(found)                               what was measured beside what the entry says of it
     mesh = ap.Mesh({"data": 8}, device="mine.json")
+    print(ap.calibrate(trace="profile", of=lowered))        a profile of a step beside its estimate (`profile.py`)
 
     product       launch + flop / rate, or bytes / rate of memory if that is longer
     stream        launch + bytes / rate of memory
@@ -20,14 +21,16 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast, overload
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from autopart.base.arguments import NONE, PATH, STRING, check, number
+from autopart.api.lowered import Lowered
+from autopart.api.profile import Profile
+from autopart.base.arguments import NONE, PATH, STRING, check, instance, number
 from autopart.costmodel.hardware.device_file import write_device
 from autopart.costmodel.hardware.devices import device, devices
 from autopart.costmodel.hardware.fabric import CollectiveCurve, Switch
@@ -73,13 +76,31 @@ class Calibration:
         return "\n".join([f"{self.path}", *lines, *rows])
 
 
-def calibrate(path: str | Path, *, like: str | None = None, seconds: float = 120.0) -> Calibration:
+@overload
+def calibrate(path: str | Path, *, like: str | None = ..., seconds: float = ...) -> Calibration: ...
+
+
+@overload
+def calibrate(*, trace: str | Path, of: Lowered) -> Profile: ...
+
+
+def calibrate(
+    path: str | Path | None = None, *, like: str | None = None, seconds: float = 120.0,
+    trace: str | Path | None = None, of: Lowered | None = None,
+) -> Calibration | Profile:  # fmt: skip
     """Measures jax's devices for about `seconds`, and writes what they can do to `path`, for `Mesh(device=...)`.
 
     `like` names the registered device whose other figures hold: memory, compiler, network; by default the one that jax
     says it is, or "cpu_host". Raises `ArgumentError` where the file cannot be written.
+
+    With `trace`, the folder of a profile by `jax.profiler.trace`, nothing is measured: the profile is put beside the
+    estimate of the lowered program `of`. Raises `ArgumentError` where it has no run of this program.
     """
-    check("calibrate", path=(path, PATH), like=(like, STRING | NONE), seconds=(seconds, number(0)))
+    if trace is not None:
+        check("calibrate", path=(path, NONE), of=(of, instance("what ap.jit(...).lower(...) returns", Lowered)))
+        return cast(Lowered, of).profile(trace)
+    check("calibrate", path=(path, PATH), like=(like, STRING | NONE), seconds=(seconds, number(0)), of=(of, NONE))
+    path = cast("str | Path", path)
     there = jax.devices()
     bench = _Bench(there, time.monotonic() + seconds)
     base = device(like or _kind_of(there[0]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,6 +26,7 @@ from autopart.api.plan.host_check import check_hosts
 from autopart.api.plan.plan import Plan
 from autopart.api.plan.plan_of import plan_of
 from autopart.api.platform import runnable
+from autopart.api.profile import Profile, profile_beside
 from autopart.api.remarks import remarks
 from autopart.api.report.page import Sheet, head, write_report
 from autopart.api.schedule import Scheduled
@@ -173,20 +174,29 @@ class Lowered:
         return what_if_made(self.traced, self.scheduled, self.remake, what, batch, over)
 
     def report(
-        self, path: str | Path, *, tokens: int | None = None, named: bool | None = None, beside: Lowered | None = None
-    ) -> Path:
+        self, path: str | Path, *, tokens: int | None = None, named: bool | None = None, beside: Lowered | None = None,
+        trace: str | Path | None = None,
+    ) -> Path:  # fmt: skip
         """Writes a page that shows all of this, one HTML file that needs no network; returns where it is.
 
         Tactics, named schedules beside the result, memory over the program, seconds by op, axis, collective and source
         line, the roofline, layouts drawn on the mesh and by host, conflicts, the search's progress, the plan as code.
         `tokens` are those of a step, counted in the inputs where they can be. `named` schedules are costed, a lowering
         each, where no search did; by default if the program is of at most `NAMED_OPS` ops. `beside` is another lowered
-        program to put beside this one.
+        program to put beside this one, `trace` the folder of a profile of the step, as in `ap.calibrate`.
         """
         check("Lowered.report", path=(path, PATH), tokens=(tokens, whole(1) | NONE), named=(named, FLAG | NONE))
         check("Lowered.report", beside=(beside, instance("what ap.jit(...).lower(...) returns", Lowered) | NONE))
         named = self.traced.program.op_count <= NAMED_OPS if named is None else named
-        return write_report(self._sheet(tokens, named, beside), path)
+        sheet = self._sheet(tokens, named, beside)
+        return write_report(sheet if trace is None else replace(sheet, profile=self.profile(trace)), path)
+
+    def profile(self, trace: str | Path) -> Profile:
+        """A profile of the step beside its estimate: what `ap.calibrate(trace=..., of=...)` gives."""
+        check("Lowered.profile", trace=(trace, PATH))
+        if self.estimate is None or self.estimate.simulation is None:
+            raise ArgumentError("a profile beside what?", why="there is no estimate", hint="ap.Mesh(..., device=...)")
+        return profile_beside(trace, self.estimate, self.compile().as_text() or "", self.mesh)
 
     def _sheet(self, tokens: int | None = None, named: bool = False, beside: Lowered | None = None) -> Sheet:
         costed = named and not any("baselines" in tactic.report for tactic in self.metadata.tactics)

@@ -35,7 +35,7 @@ API: dict[str, tuple[str, ...]] = {
         "Budget", "MCTS", "ILP", "Hybrid", "Beam", "Greedy", "Annealing", "RandomSearch", "Exhaustive", "Optimizer",
         "optimizers", "Problem", "Job", "Cost", "StepSeconds", "Serial", "Processes", "Ray", "warmup",
     ),
-    "Cost model": ("Device", "Estimate", "CostModel", "calibrate", "Calibration"),
+    "Cost model": ("Device", "Estimate", "CostModel", "calibrate", "Calibration", "Profile"),
     "Redistribution": ("reshard", "redistribution_plan"),
     "Registering": (
         "register_rule", "register_custom_call", "register_optimizer", "register_executor", "register_cost_model",

@@ -40,6 +40,11 @@ def main() -> None:
     compiled.TEXTS = asked.texts
     cohorts = {"seen": cases.SEEN, "later": cases.LATER, "all": (*cases.SEEN, *cases.LATER)}
     rows: dict[str, dict[str, Any]] = json.loads(RESULTS.read_text())["rows"] if RESULTS.exists() else {}
+
+    def whole(row: dict[str, Any]) -> dict[str, Any]:
+        """With what the compiler made of it, which `compiled.json` has."""
+        return row | {side: compiled.KEPT.read()[key] for side, key in row["keys"].items()}
+
     for case in cases.cases(cohorts[asked.cohort]):
         if not any(word in case.name for word in asked.case):
             continue
@@ -60,19 +65,19 @@ def main() -> None:
             row["keys"] = before["keys"]
         else:
             continue
-        row |= {side: compiled.KEPT.read()[key] for side, key in row["keys"].items()}
         rows[case.name] = row
-        print(compare.table([row]).splitlines()[-1], flush=True)
-        write(RESULTS, {"versions": compiled.KEPT.versions(), "rows": rows})
+        print(compare.table([whole(row)]).splitlines()[-1], flush=True)
+        write(RESULTS, {"versions": compiled.KEPT.versions(), "rows": rows}, lines=True)
+    every = [whole(row) for row in rows.values()]
     found = {
-        cohort: compare.summary([row for row in rows.values() if row["seen"] == (cohort == "seen")])
+        cohort: compare.summary([row for row in every if row["seen"] == (cohort == "seen")])
         for cohort in ("seen", "later")
-        if any(row["seen"] == (cohort == "seen") for row in rows.values())
+        if any(row["seen"] == (cohort == "seen") for row in every)
     }
-    write(RESULTS, {"versions": compiled.KEPT.versions(), "summary": found, "rows": rows})
+    write(RESULTS, {"versions": compiled.KEPT.versions(), "summary": found, "rows": rows}, lines=True)
     tables = {f"{cohort} figures": compare.said(of) for cohort, of in found.items()}
     page = HERE / "README.md"
-    page.write_text(written(page.read_text(), rows=compare.table(rows.values()), **tables))
+    page.write_text(written(page.read_text(), rows=compare.table(every), **tables))
     print(*(f"{name}\n{text}\n" for name, text in tables.items()), sep="\n")
 
 

@@ -68,8 +68,8 @@ def main(words: Sequence[str]) -> None:
     print(table(rows))
     if words:
         return
-    on_tpu = {run.name for run in asked.values() if run.on_tpu}
-    kinds = {"TPU": [row for row in rows if row["name"] in on_tpu], "GPU": [r for r in rows if r["name"] not in on_tpu]}
+    cohorts = {name: run.cohort for name, run in asked.items()}
+    kinds = {of: [row for row in rows if cohorts[row["name"]] == of] for of in dict.fromkeys(cohorts.values())}
     found = {name: summary(of) for name, of in (*kinds.items(), ("all", rows))}
     print(said(found))
     write(RESULTS, {"summary": found, "rows": rows})

@@ -47,6 +47,8 @@ class Config:
     weights: str = "float32"
     kept: tuple[str, ...] | None = ()
     """Names that are kept for the backward pass; None recomputes nothing."""
+    products: str | None = None
+    """The type to which operands of a layer's products are rounded, forwards and backwards; None: none."""
 
     def _weights_per_layer(self, experts: int) -> int:
         attention_ = self.emb * self.width * (2 * self.heads + 2 * self.kv)
@@ -84,21 +86,43 @@ def rotated(x: jax.Array) -> jax.Array:
 named = jax.ad_checkpoint.checkpoint_name
 
 
+def product(config: Config, spec: str, x: jax.Array, w: jax.Array) -> jax.Array:
+    """An einsum of a layer."""
+    return jnp.einsum(spec, x, w) if config.products is None else _rounded(spec, config.products, x, w)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def _rounded(spec: str, dtype: str, x: jax.Array, w: jax.Array) -> jax.Array:
+    return jnp.einsum(spec, x.astype(dtype), w.astype(dtype), preferred_element_type=x.dtype)
+
+
+def _rounded_back(spec: str, dtype: str, kept: tuple[jax.Array, ...], flowing: jax.Array) -> tuple[jax.Array, ...]:
+    (x, w), (operands, result) = kept, spec.split("->")
+    left, right = operands.split(",")
+    return _rounded(f"{result},{right}->{left}", dtype, flowing, w), _rounded(
+        f"{left},{result}->{right}", dtype, x, flowing
+    )
+
+
+_rounded.defvjp(lambda spec, dtype, x, w: (_rounded(spec, dtype, x, w), (x, w)), _rounded_back)
+
+
 def attend(config: Config, x: jax.Array, w: Arrays) -> jax.Array:
     batch, tokens, _ = x.shape
-    q, k, v = (jnp.einsum("btm,mhd->bhtd", x, w[name]) for name in "qkv")
+    q, k, v = (product(config, "btm,mhd->bhtd", x, w[name]) for name in "qkv")
     q = q.reshape(batch, config.kv, -1, tokens, config.width)
     q, k, v = named(rotated(q), "query_proj"), named(rotated(k), "key_proj"), named(v, "value_proj")
     out = named(attention(q, k, v), "context").reshape(batch, config.heads, tokens, config.width)
-    return named(jnp.einsum("bhtd,hdm->btm", out, w["o"]), "out_proj")
+    return named(product(config, "bhtd,hdm->btm", out, w["o"]), "out_proj")
 
 
 def dense(config: Config, x: jax.Array, w: Arrays) -> jax.Array:
+    multiply = functools.partial(product, config, "btm,mh->bth")
     if config.gated:
-        h = jax.nn.silu(named(x @ w["wi0"], "mlpwi0")) * named(x @ w["wi1"], "mlpwi1")
+        h = jax.nn.silu(named(multiply(x, w["wi0"]), "mlpwi0")) * named(multiply(x, w["wi1"]), "mlpwi1")
     else:
-        h = jax.nn.relu(x @ w["wi0"])
-    return named(h @ w["wo"], "mlpwo")
+        h = jax.nn.relu(multiply(x, w["wi0"]))
+    return named(multiply(h, w["wo"]), "mlpwo")
 
 
 def routed(config: Config, x: jax.Array, w: Arrays) -> tuple[jax.Array, jax.Array]:

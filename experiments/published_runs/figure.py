@@ -7,9 +7,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-COLORS = {"tpu_v6e": "#0b7a75", "tpu_v5p": "#7fb7be", "h100": "#d1495b", "a100_80gb": "#edae49"}
-NAMES = {"tpu_v6e": "TPU v6e", "tpu_v5p": "TPU v5p", "h100": "H100", "a100_80gb": "A100"}
-LIMITS = 20.0, 20000.0
+COLORS = {
+    "tpu_v6e": "#0b7a75", "tpu_v5p": "#7fb7be", "h100": "#d1495b", "a100_80gb": "#edae49", "h200": "#8d1c31",
+    "b200": "#5f4b8b", "gb200": "#b39ddb",
+}  # fmt: skip
+NAMES = {
+    "tpu_v6e": "TPU v6e", "tpu_v5p": "TPU v5p", "h100": "H100", "a100_80gb": "A100", "h200": "H200", "b200": "B200",
+    "gb200": "GB200",
+}  # fmt: skip
+LIMITS = 20.0, 50000.0
 
 
 def draw(rows: Iterable[Mapping[str, Any]], path: Path) -> None:

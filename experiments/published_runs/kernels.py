@@ -6,6 +6,7 @@ grouped      rows [batch, rows, in] times one matrix [in, out] for each expert; 
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import jax
@@ -13,12 +14,13 @@ import jax.numpy as jnp
 
 import autopart as ap
 from autopart.core.op import SUM, WHOLE
+from autopart.core.ops.batching import alike
 
 
 def _scores_flop(spec: Any) -> float:
     """Flop of one product over the causal half of the scores."""
-    batch, kv, group, tokens, width = spec.operands[0].shape
-    return batch * kv * group * tokens * tokens * width
+    *outer, tokens, width = spec.operands[0].shape
+    return math.prod(outer) * tokens * tokens * width
 
 
 def _product_flop(spec: Any) -> float:
@@ -28,28 +30,31 @@ def _product_flop(spec: Any) -> float:
 
 
 @ap.register_custom_call(
-    "published_attention", traits=ap.op_traits.Opaque(flop=lambda spec: 2 * _scores_flop(spec), matrix=True)
+    "published_attention",
+    traits=ap.op_traits.Opaque(flop=lambda spec: 2 * _scores_flop(spec), matrix=True),
+    batched=alike,
 )
 def _attention(spec: Any) -> list[ap.TileMapping]:
-    """Batch and heads; a group of queries reads whole keys."""
-    batch, kv, group, *_ = spec.operands[0].shape
+    """Batch and heads, and what is before them; a group of queries reads whole keys."""
+    *outer, group, _, _ = spec.operands[0].shape
     return [
-        ap.TileMapping((0, 0, 0), (0, 0), batch),
-        ap.TileMapping((1, 1, 1), (1, 1), kv),
-        ap.TileMapping((2, WHOLE, WHOLE), (2, 2), group),
+        *(ap.TileMapping((d,) * 3, (d, d), size) for d, size in enumerate(outer)),
+        ap.TileMapping((len(outer), WHOLE, WHOLE), (len(outer),) * 2, group),
     ]
 
 
 @ap.register_custom_call(
-    "published_attention_gradient", traits=ap.op_traits.Opaque(flop=lambda spec: 5 * _scores_flop(spec), matrix=True)
+    "published_attention_gradient",
+    traits=ap.op_traits.Opaque(flop=lambda spec: 5 * _scores_flop(spec), matrix=True),
+    batched=alike,
 )
 def _attention_gradient(spec: Any) -> list[ap.TileMapping]:
     """The same; a group of queries leaves a part of the gradients of keys and values."""
-    batch, kv, group, *_ = spec.operands[0].shape
+    *outer, group, _, _ = spec.operands[0].shape
+    n = len(outer)
     return [
-        ap.TileMapping((0,) * 6, (0, 0, 0), batch),
-        ap.TileMapping((1,) * 6, (1, 1, 1), kv),
-        ap.TileMapping((2, WHOLE, WHOLE, 2, 2, 2), (2, SUM, SUM), group),
+        *(ap.TileMapping((d,) * 6, (d,) * 3, size) for d, size in enumerate(outer)),
+        ap.TileMapping((n, WHOLE, WHOLE, n, n, n), (n, SUM, SUM), group),
     ]
 
 

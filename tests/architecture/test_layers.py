@@ -38,7 +38,7 @@ DOORS = {
             "partitioned", "twin", "verify_kernel",
         )),
         "costmodel/xla_compile.py", "costmodel/topologies.py", "api/verification.py", "api/calibration.py",
-        "cli/reshard_plan_command.py",
+        "api/profile.py", "cli/reshard_plan_command.py",
         "api/given_shardings.py", "api/filter_jit.py", "api/nnx.py", "api/mutation.py", "api/donated.py",
         "api/any_jit.py", "api/closures.py", "api/donated_ties.py",
         "api/ambient.py", "api/flax_shardings.py", "api/plan/as_jax.py", "api/explained/another_program.py",

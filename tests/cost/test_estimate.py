@@ -165,7 +165,8 @@ def test_estimates_are_text_and_json(three):
     text, figures = str(three[2]), json.loads(three[2].to_json())
     assert f"all_gather {seconds_text(three[2].collectives['all_gather'].seconds)}" in text
     assert text.splitlines()[2].startswith("peak ")
-    assert text.endswith("  fits")
+    assert text.splitlines()[2].endswith("  fits")
+    assert "on 9 of 10 of" in text.splitlines()[3]
     assert figures["step_s"] == three[2].step_s
     assert set(figures["collectives"]) == set(three[2].collectives)
 

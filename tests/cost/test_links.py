@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -21,6 +22,7 @@ from autopart.costmodel import (
 )
 from autopart.costmodel.hardware.fabric import CHIP, FAST, NETWORK
 from autopart.costmodel.hardware.links import AXIS, FABRIC, RING, SIZE, STRIDE
+from autopart.costmodel.hardware.networks import NETWORKS, SHARE
 
 
 def wires(axes, device, links=None):
@@ -204,3 +206,46 @@ def test_links_are_described_in_words():
         "batch:16  4 chips of a torus line (stride 1), 4 chips of a torus line (stride 1)",
         "model:2  2 cores of a chip",
     ]
+
+
+def over_nodes(kind, bytes_in, link):
+    mesh = Mesh({"node": 4, "gpu": 8}, "h100", {"node": link} if link else None)
+    return collective_seconds(mesh_links(mesh), kind, bytes_in, "node")
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_networks_of_gpus_have_rates_by_name(name):
+    large = 1 << 34
+    rate, message_s = NETWORKS[name]
+    assert over_nodes("all_gather", large, name) == pytest.approx(3 * large / (SHARE * rate), rel=0.02)
+    small = over_nodes("all_reduce", 8.0, name)
+    assert (small > 1.5 * over_nodes("all_reduce", 8.0, "ib_ndr")) == (message_s is not None)
+
+
+def test_infiniband_of_400_gbit_is_what_an_h100_has_by_itself():
+    for kind in ("all_gather", "all_reduce", "all_to_all"):
+        for size in (1e3, 1e6, 1e9):
+            assert over_nodes(kind, size, "ib_ndr") == pytest.approx(over_nodes(kind, size, None))
+
+
+def test_links_go_through_measured_points(tmp_path):
+    path = tmp_path / "mine.json"
+    points = [(8.0, 3e-5), (1e6, 3e-5 + 1e6 / 2e10), (1e9, 3e-5 + 1e9 / 2e10)]
+    path.write_text(json.dumps({"all_reduce": points}))
+    for size, seconds in points:
+        assert over_nodes("all_reduce", size, str(path)) == pytest.approx(seconds, rel=1e-3)
+    expected = 3e-5 + 3 * 1e9 / (2 * 3 / 4 * 2e10)
+    assert over_nodes("all_gather", 1e9, str(path)) == pytest.approx(expected, rel=1e-3)
+
+
+def test_files_without_points_and_networks_that_contradict_each_other_are_refused(tmp_path):
+    path = tmp_path / "other.json"
+    path.write_text("[]")
+    with pytest.raises(DeviceError, match="no points of links"):
+        over_nodes("all_reduce", 1.0, str(path))
+    with pytest.raises(DeviceError, match="no points of links"):
+        over_nodes("all_reduce", 1.0, str(tmp_path / "missing.json"))
+    with pytest.raises(MeshError, match="one network"):
+        mesh_links(Mesh({"a": 2, "b": 2}, "h100", {"a": "ib_hdr", "b": "ib_ndr"}))
+    with pytest.raises(MeshError, match="not wired by a switch"):
+        mesh_links(Mesh({"a": 2}, "tpu_v3", {"a": "ib_hdr"}))

@@ -201,7 +201,9 @@ ROWS = {
                        "blocked_because": None,
                        "omissions": (), "structural": False, "defaults": None, "batched": None},
                       lambda kinds, **k: ap.register_rule(kinds, **k), lambda register: register(None)),
-    "calibrate": ({"path": tempfile.mkdtemp() + "/mine.json", "like": "cpu_host", "seconds": 0.0}, ap.calibrate, None),
+    "calibrate": ({"path": tempfile.mkdtemp() + "/mine.json", "like": "cpu_host", "seconds": 0.0, "trace": None,
+                   "of": None},
+                  ap.calibrate, None),
     "tag": ({"name": "t", "x": X}, ap.tag, None),
     "sweep": ({"fun": function, "args": (X,), "devices": 4, "device": "tpu_v3", "axes": ("a",), "schedule": (),
                "meshes": None, "batches": None, "tokens": 5, "price": {"tpu_v3": 1.0},
@@ -221,6 +223,7 @@ ROWS = {
     "Lowered.what_if": ({"inputs": {"x": 1}, "axis": "b"}, lambda inputs, axis: partitioned().what_if(inputs, axis),
                         str),
     "Lowered.report": ({"path": "report.html"}, lambda path: partitioned().report(path), None),
+    "Lowered.profile": ({"trace": "."}, lambda trace: partitioned().profile(trace), str),
     "Lowered.as_text": ({"form": "hlo", "lines": True},
                         lambda form, lines: ap.jit(function, MESH).lower(X).as_text(form, lines=lines), None),
     "Metadata.from_json": ({"text": "{}"}, ap.Metadata.from_json, str),
@@ -241,7 +244,7 @@ RECORDS = {
     "Calibration",
     "Compiled", "Cost", "Estimate", "FilteredFunction", "LoadedProgram", "Lowered", "Metadata", "PartitionedFunction",
     "Plan", "PlanDiff",
-    "Problem", "Sweep", "TacticReport", "TileMapping",
+    "Problem", "Profile", "Sweep", "TacticReport", "TileMapping",
 }  # fmt: skip
 """What functions return: nobody makes them, their constructors store. (A rule's mappings are checked with the rule.)"""
 

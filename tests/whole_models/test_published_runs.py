@@ -34,3 +34,13 @@ def test_the_page_shows_what_is_kept():
     assert table(kept["rows"]) in page
     assert said(kept["summary"]) in page
     assert [row["name"] for row in kept["rows"]] == said_by(RUNS.format("list(runs())"))
+
+
+@pytest.mark.slow
+def test_runs_on_gpus_are_within_their_bars_and_in_order():
+    found = said_by(RUNS.format("[run.row() | {'cohort': run.cohort} for run in runs().values() if not run.on_tpu]"))
+    near = [row["ratio"] for row in found if row["cohort"] == "A100, and one node"]
+    far = [row["ratio"] for row in found if row["cohort"] != "A100, and one node"]
+    assert sum(LEAST <= ratio <= MOST for ratio in near) >= 0.85 * len(near), near
+    assert sum(0.7 <= ratio <= 1.5 for ratio in far) >= 0.8 * len(far), far
+    assert summary(found)["spearman"] >= 0.95

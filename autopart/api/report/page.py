@@ -7,6 +7,7 @@
     time               by class of op, collective, line    hardware  seconds by axis, roofline, the step over time
     trouble            what to do about conflicts, gathers search    cost against evaluations, the bound
     beside             another plan                        code      the plan to paste
+    profile            of a run, beside the estimate
 
 The frame is `page.html`, with `style.css` and `script.js`; sections are HTML made by `sections.py`. What is long (every
 argument, the costliest ops) is data in the page, which the script filters and pages; the page's own text stays short
@@ -27,6 +28,7 @@ import numpy as np
 from autopart.api.explained.what_if import spec_text
 from autopart.api.metadata import Metadata
 from autopart.api.named_rows import NamedSchedules
+from autopart.api.profile import Profile
 from autopart.api.report import hardware, sections
 from autopart.api.report.drawn_layouts import layouts
 from autopart.api.report.parts_of_hosts import hosts
@@ -55,6 +57,7 @@ class Sheet:
     named     named schedules, costed where no search did
     beside    metadata and estimate of another program
     devices   jax's, where the mesh has some: they say which host has which
+    profile   of a run of the step
     """
 
     metadata: Metadata
@@ -63,6 +66,7 @@ class Sheet:
     named: NamedSchedules | None = None
     beside: Other | None = None
     devices: np.ndarray | None = None
+    profile: Profile | None = None
 
     @property
     def mesh(self) -> Mesh:
@@ -116,6 +120,7 @@ def _sections(sheet: Sheet) -> Iterator[tuple[str, str, str]]:
     yield "baselines", "Beside named schedules", sections.baselines(metadata, sheet.named)
     yield "memory", "Memory", sections.memory(estimate, known)
     yield "time", "Time", sections.time(estimate)
+    yield "profile", "Beside a profile", sheet.profile.html() if sheet.profile is not None else ""
     yield "axes", "Mesh axes and their wires", hardware.axes(estimate)
     yield "timeline", "The step over time", hardware.timeline(estimate)
     yield "roofline", "Roofline", hardware.roofline(estimate)

@@ -18,9 +18,10 @@ from __future__ import annotations
 import numpy as np
 
 from autopart.base.jit.kernels import kernel
-from autopart.costmodel.compiled.arrays import LocalArrays, ProgramArrays
+from autopart.costmodel.compiled.arrays import LocalArrays, ProgramArrays, Records
+from autopart.costmodel.compiled.buffer_assignment.liveness import Buffers
 from autopart.costmodel.compiled.fusion.kernel_graph import KERNEL, KernelGraph
-from autopart.costmodel.compiled.slots import early, op_of
+from autopart.costmodel.compiled.slots import before, early, op_of
 
 
 @kernel
@@ -104,3 +105,77 @@ def _is_leaf(graph: KernelGraph, needed: np.ndarray, reduced: np.ndarray, k: int
         waits = waits or needed[graph.write_buffer[i]]
         joins = joins or reduced[graph.write_buffer[i]]
     return bool(joins and not waits)
+
+
+@kernel
+def sent_early(
+    program: ProgramArrays,
+    graph: KernelGraph,
+    made: np.ndarray,
+    wanted: np.ndarray,
+    sent: np.ndarray,
+    planned: np.ndarray,
+) -> None:
+    """Changes `planned` and `made`: what only collectives read, as parameters cast to bf16, is made when it can be.
+
+    Scratch: wanted[buffer], a kernel that runs at its place reads it; sent[buffer], some collective does.
+    """
+    wanted[:] = sent[:] = False
+    for k in range(graph.nodes.shape[0] - 1, -1, -1):
+        waits = is_product(program, graph, k) or not _is_leaf(graph, wanted, sent, k)
+        for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
+            buffer = graph.reads.read_buffer[i]
+            if graph.nodes.kind[k] != KERNEL or not waits:
+                sent[buffer] = True
+            else:
+                wanted[buffer] = True
+    for k in range(graph.nodes.shape[0]):
+        if graph.nodes.kind[k] == KERNEL and not is_product(program, graph, k) and _is_leaf(graph, wanted, sent, k):
+            at = before(program.scopes.scope_start[graph.nodes.scope[k]]) if graph.nodes.scope[k] != 0 else 0
+            for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
+                at = max(at, made[graph.reads.read_buffer[i]])
+            planned[k] = min(planned[k], early(at))
+            for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
+                made[graph.write_buffer[i]] = planned[k]
+
+
+@kernel
+def in_flight(
+    graph: KernelGraph, order: np.ndarray, slot: np.ndarray, timed: Records, link_s: np.ndarray, until_s: np.ndarray,
+    buffers: Buffers,
+) -> None:  # fmt: skip
+    """Lets what a gather leaves, or a reduce_scatter reads, live while the collective runs beside kernels.
+
+    A gather starts so many seconds of kernels before it is waited for, in its loop, once its operand is there and the
+    collective before it has ended; a reduce_scatter is waited for so many seconds of kernels after it starts.
+
+    Scratch: until_s[p], seconds of kernels before place p of `order`.
+    """
+    total, nodes = 0.0, order.shape[0]
+    for p in range(nodes):
+        until_s[p] = total
+        if graph.nodes.kind[order[p]] == KERNEL:
+            total += timed.seconds[order[p]]
+    before = 0
+    for p in range(nodes):
+        k = order[p]
+        if graph.nodes.kind[k] == KERNEL or link_s[k] <= 0.0:
+            continue
+        source, result = graph.reads.read_buffer[graph.read_ptr[k]], graph.write_buffer[graph.write_ptr[k]]
+        if buffers.bytes[result] > buffers.bytes[source]:
+            q = p
+            while (
+                q > before and until_s[q] > until_s[p] - link_s[k] and slot[order[q - 1]] > buffers.made[source]
+                and graph.nodes.scope[order[q - 1]] == graph.nodes.scope[k]
+            ):  # fmt: skip
+                q -= 1
+            buffers.made[result] = min(buffers.made[result], slot[order[q]])
+        elif buffers.bytes[result] < buffers.bytes[source]:
+            q = p
+            while (
+                q + 1 < nodes and until_s[q] < until_s[p] + link_s[k]
+                and graph.nodes.scope[order[q + 1]] == graph.nodes.scope[k]
+            ):  # fmt: skip
+                q += 1
+            buffers.end[source] = max(buffers.end[source], slot[order[q]])
+        before = p

@@ -43,7 +43,7 @@ from autopart.costmodel.compiled.fusion.kernel_graph import KERNEL, KernelGraph
 from autopart.costmodel.compiled.fusion.left_out import LeftOut, times_there
 from autopart.costmodel.compiled.fusion.multi_output import join_kernels
 from autopart.costmodel.compiled.kernel_cost.kernel_seconds import BUFFER_FIELDS, NODE_FIELDS, kernel_seconds
-from autopart.costmodel.compiled.latency_hiding_scheduler import gradients_last
+from autopart.costmodel.compiled.latency_hiding_scheduler import gradients_last, in_flight, sent_early
 from autopart.costmodel.compiled.links.bf16_collectives import rounded_bytes
 from autopart.costmodel.compiled.links.collective_combiner import Batches, Wires, combine_reductions
 from autopart.costmodel.compiled.links.redistribution_costs import (
@@ -66,6 +66,7 @@ class DeviceFacts(NamedTuple):
     assigns                  `assigns_on_chip`
     by_shape                 results are written into operands of their own shape alone
     copy_bytes_per_s, round_bytes_per_s   at which copies are made, and arguments rounded
+    workspace_bytes          what the library works in that computes products
     """
 
     row: np.ndarray
@@ -76,6 +77,7 @@ class DeviceFacts(NamedTuple):
     by_shape: bool
     copy_bytes_per_s: float
     round_bytes_per_s: float
+    workspace_bytes: float
 
     @staticmethod
     def of(device: Device, row: np.ndarray, layout_copies: bool) -> DeviceFacts:
@@ -85,6 +87,7 @@ class DeviceFacts(NamedTuple):
             row, bool(matmul.narrows_operands), bool(matmul.joins_results),
             bool(matmul.copies_updates and layout_copies), bool(device.assigns_on_chip), device.is_xla_gpu,
             float(rate), float(rate * device.stream_share),
+            0.0 if device.library is None else float(device.library.workspace_bytes),
         )  # fmt: skip
 
 
@@ -235,6 +238,7 @@ def run_step(
     if moves.wires.by_dependence:
         gradients_last(program, local, graph, buffers.made, scratch.marked, scratch.also, planned)
         made_at(program, graph, planned, buffers.made)
+        sent_early(program, graph, buffers.made, scratch.marked, scratch.also, planned)
     combine_reductions(
         local,
         graph,
@@ -270,6 +274,8 @@ def run_step(
     if device.assigns:
         stay_on_chip(graph, scratch.cache, buffers)
         carries_on_chip(program, local, scratch.held, device.row[ON_CHIP], buffers)
+    if moves.wires.by_dependence:
+        in_flight(graph, scratch.order, step.slot, step.timed, step.link_s, scratch.times, buffers)
     live_bytes(buffers, step.slot, step.extra_bytes, step.live)
 
 
@@ -349,4 +355,6 @@ def _add_moves(
         step.extra_bytes[k] = figures[EXTRA_BYTES, row] + scratch.copied[k]
         if graph.nodes.kind[k] == KERNEL:
             step.extra_bytes[k] += local.ops.beside_bytes[graph.nodes.subject[k]]
+        if graph.nodes.matrix_flop[k] > 0.0:
+            step.extra_bytes[k] += device.workspace_bytes
         step.trips[k] = program.scopes.scope_trips[graph.nodes.scope[k]]

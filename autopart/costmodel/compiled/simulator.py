@@ -15,13 +15,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from autopart.base.jit.kernels import kernel
 from autopart.core.mesh import Mesh
 from autopart.core.program import Program
 from autopart.costmodel.compiled.arena import NEW, Empty, Room
 from autopart.costmodel.compiled.arrays import NARROW_SHARE, LocalArrays, Lowered, ProgramArrays, stretch_shares
 from autopart.costmodel.compiled.buffer_assignment.liveness import Buffers
 from autopart.costmodel.compiled.buffer_assignment.rematerialisation import LIMIT_SHARE, rematerialised
+from autopart.costmodel.compiled.collective_pipeliner import two_streams
 from autopart.costmodel.compiled.facts.op_classes import unknown_ops
 from autopart.costmodel.compiled.fusion.fusion import most_fused
 from autopart.costmodel.compiled.fusion.kernel_graph import KERNEL, KernelGraph
@@ -47,6 +47,8 @@ class SimulatorOptions:
 
     overlap         collectives run beside compute that does not need them, or one after the other; None: as XLA has
                     them, beside each other on GPUs, in turn on TPUs
+    pipelined       loops gather a trip ahead what they do not change, and reduce beside the next trip: XLA's pipelined
+                    collectives, PyTorch's FSDP
     layout_padding  arrays take whole layout tiles in memory, on devices that have them
     layout_copies   updates from a transposed collective are made on copies, and so are outputs that a collective makes
                     in a donated argument's place (`layout_copies.py`), on TPU
@@ -56,6 +58,7 @@ class SimulatorOptions:
     """
 
     overlap: bool | None = None
+    pipelined: bool = False
     layout_padding: bool = True
     layout_copies: bool = True
     recompute: bool = True
@@ -107,6 +110,7 @@ class Simulation:
     node_plan_rows: np.ndarray = field(repr=False)
     known_plans: KnownPlans = field(repr=False)
     overlaps: bool = False
+    pipelined: bool = False
 
     @property
     def step_s(self) -> float:
@@ -125,8 +129,11 @@ class Simulation:
 
     @cached_property
     def _overlapped(self) -> tuple[np.ndarray, float]:
-        """(float64[nodes], end of the step) if collectives run beside compute; see `_two_streams`."""
-        return two_streams(self.graph, self.leader, self.node_s * self.node_trips, len(self.arrays.home))
+        """(float64[nodes], end of the step) if collectives run beside compute."""
+        return two_streams(
+            self.program_arrays, self.arrays, self.graph, self.slot, self.leader, self.node_s * self.node_trips,
+            self.node_trips, self.pipelined,
+        )  # fmt: skip
 
     @property
     def overlapped_s(self) -> float:
@@ -262,6 +269,7 @@ class Simulator:
             node_plan_rows=ran.plan_rows,
             known_plans=self.known_plans,
             overlaps=self.overlaps,
+            pipelined=self.options.pipelined,
         )
 
     def _step(self, ran: LocalGraph, def_values: np.ndarray, narrow: np.ndarray, empty: Empty) -> Step:
@@ -291,7 +299,7 @@ class Simulator:
         place, device = local.placement, self.links.device
         tile = device.layout_tile if self.options.layout_padding else (1, 1)
         axis_sizes = np.array(local.mesh.axis_sizes, np.int64)
-        assigned = self.layouts(local.native, axis_sizes, tile, empty)
+        assigned = self.layouts(local.native, axis_sizes, tile, device.is_xla_gpu, empty)
         return Lowered(
             local.mapping, local.passing, local.native, local.settled, local.required, local.at_def,
             place.value, place.target, place.scope, place.position, np.argsort(place.position, kind="stable"),
@@ -328,33 +336,3 @@ def _in_all(figures: np.ndarray, trips: np.ndarray) -> float:
     Not `figures @ trips`: for arrays of this length, BLAS wakes a thread on every core and waits for all of them.
     """
     return float((figures * trips).sum())
-
-
-def two_streams(graph: KernelGraph, leader: np.ndarray, seconds: np.ndarray, buffers: int) -> tuple[np.ndarray, float]:
-    """(float64[nodes]: when each starts, when the last ends) if nodes take `seconds` and collectives run beside."""
-    start_s, free_s = np.zeros(len(graph.nodes)), np.zeros(2)
-    _two_streams(graph, leader, seconds, np.zeros(buffers), start_s, free_s)
-    return start_s, float(free_s.max())
-
-
-@kernel
-def _two_streams(
-    graph: KernelGraph, leader: np.ndarray, seconds: np.ndarray, ready: np.ndarray, start: np.ndarray, free: np.ndarray
-) -> None:
-    """When nodes start, if collectives queue beside compute, each waiting for what it reads; arrays begin with zeros.
-
-    In program order: what runs early to free memory would wait for the collective it needs.
-
-    ready[buffer]   when it is there; start[node]: when it starts; free[stream]: when the last of its nodes has ended
-    """
-    for k in range(graph.nodes.shape[0]):
-        stream = 0 if graph.nodes.kind[k] == KERNEL else 1
-        at = free[stream]
-        for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
-            at = max(at, ready[graph.reads.read_buffer[i]])
-        start[k] = at
-        done = at + seconds[k]
-        if leader[k] == k:
-            free[stream] = done
-        for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
-            ready[graph.write_buffer[i]] = done

@@ -62,6 +62,14 @@ def read_device(path: str) -> Device:
         raise DeviceError(f"{path} is no device", why=why, hint="a file by `autopart calibrate`") from None
 
 
+@functools.cache
+def residual_of(name: str) -> float | None:
+    """The largest residual of a device in a file, relative, of nine of ten points; None for a registered device."""
+    if not name.endswith(".json"):
+        return None
+    return max(json.loads(Path(name).read_text(encoding="utf-8"))["residuals"].values(), default=None)
+
+
 def _plain(switch: Switch) -> dict[str, Any]:
     """A switch without what is as by default."""
     curves = {kind: _changed(curve) for kind, curve in switch.curves.items()}

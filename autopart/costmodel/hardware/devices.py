@@ -92,12 +92,14 @@ class LibraryCalls:
     channels      that a convolution leaves, in one tile; `summed`: those that it sums over at each place of its window
     kernel        channels of either side in a tile of the gradient of a kernel
     kernel_share  rate of such a gradient over that of a convolution
+    workspace_bytes   what a product or convolution works in
     """
 
     channels: int
     summed: int
     kernel: int
     kernel_share: float
+    workspace_bytes: float = 0.0
 
     @property
     def numbers(self) -> tuple[float, float, float, float]:

@@ -25,8 +25,9 @@ from autopart.costmodel.hardware.nccl import nccl_network
 
 MIB = 2**20
 
-CUDNN = LibraryCalls(channels=64, summed=32, kernel=128, kernel_share=0.68)
-"""Fitted to 218 convolutions of an H100 in f32 (`tests/data/h100`); for other GPUs and types an assumption."""
+CUDNN = LibraryCalls(channels=64, summed=32, kernel=128, kernel_share=0.68, workspace_bytes=32 * MIB)
+"""Fitted to 218 convolutions of an H100 in f32 (`tests/data/h100`); for other GPUs and types an assumption. Workspaces
+are cuBLAS's as XLA:GPU asks for them from Hopper on; on Ampere it asks for 4 MiB."""
 
 WINDOW_SHARE = 650.0
 """What a place of a window that each feature has for itself takes: windows of one model on an H100, 0.4 TFLOP/s."""
@@ -128,7 +129,7 @@ for _size, _rate in ((40, 1.555e12), (80, 2.039e12)):
             conv_efficiency=0.62,
             window_share=WINDOW_SHARE,
             compiler="xla_gpu",
-            library=CUDNN,
+            library=replace(CUDNN, workspace_bytes=4 * MIB),
             matmul_launch_s=5e-6,
             on_chip_bytes=40 / 4 * MIB,
             combine_bytes=30 * MIB,

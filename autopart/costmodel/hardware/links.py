@@ -9,7 +9,8 @@
 
 Axes are placed minor (last) first: on the cores of a chip, then on torus dimensions or the switch domain; what is
 left is on the network. `Mesh(links={"batch": "dcn"})` names the wires of an axis instead: "chip", "ici" (ring where
-the device closes one), "ring", "line", "nvlink", "dcn" (or "ib", "network").
+the device closes one), "ring", "line", "nvlink", "dcn" (or "ib", "network"). A class of networks between GPUs, or a
+file of measured points (`networks.py`), is then the network of the mesh.
 
 An axis becomes *segments*, rows of `Links.segments` that the kernels in `collective_seconds.py` read:
 
@@ -20,7 +21,7 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -37,6 +38,7 @@ from autopart.costmodel.hardware.fabric import (
     Switch,
     Torus,
 )
+from autopart.costmodel.hardware.networks import NETWORKS, is_network, network_named
 
 AXIS, FABRIC, SIZE, DIMENSION, STRIDE, RING = range(6)
 """Columns of `Links.segments`."""
@@ -97,10 +99,22 @@ def mesh_links(mesh: Mesh) -> Links:
     """
     if mesh.device is None:
         raise MeshError(f"the mesh {mesh} names no device", hint='Mesh({...}, device="tpu_v5e")')
-    d = device(mesh.device)
+    d = _with_network(device(mesh.device), mesh)
     segments = _MeshEmbedding(mesh, d).segments()
     fabrics, curves = _fabric_arrays(d)
     return Links(mesh, d, segments, fabrics, curves)
+
+
+def _with_network(d: Device, mesh: Mesh) -> Device:
+    """The device with the network that an axis names."""
+    named = {name: axis for axis, name in mesh.links if is_network(name)}
+    if not named:
+        return d
+    if len(named) > 1 or not isinstance(d.wires, Switch):
+        why = "they are one network" if len(named) > 1 else f'device "{d.name}" is not wired by a switch'
+        raise MeshError(f"axes on {' and '.join(named)}", why=why, hint="another mesh")
+    name, axis = next(iter(named.items()))
+    return replace(d, network=network_named(name, d.wires, mesh.shape[axis]))
 
 
 def _fabric_arrays(d: Device) -> tuple[np.ndarray, np.ndarray]:
@@ -145,15 +159,15 @@ class _MeshEmbedding:
 
     def _place_as_named(self, axis: int, name: str) -> None:
         size = self.mesh.axis_sizes[axis]
-        if name not in LINK_NAMES:
+        if name not in LINK_NAMES and not is_network(name):
             raise MeshError(
                 f'axis "{self.mesh.axis_names[axis]}" has link "{name}"',
-                why="known links: " + ", ".join(LINK_NAMES),
-                hint=closest(name, LINK_NAMES),
+                why="known links: " + ", ".join([*LINK_NAMES, *NETWORKS]),
+                hint=closest(name, [*LINK_NAMES, *NETWORKS]),
             )
         torus = self.device.wires if isinstance(self.device.wires, Torus) else None
-        if LINK_NAMES[name] != FAST:
-            self._add(axis, LINK_NAMES[name], size)
+        if LINK_NAMES.get(name, NETWORK) != FAST:
+            self._add(axis, LINK_NAMES.get(name, NETWORK), size)
         elif torus is None or name == "nvlink":
             if torus is not None or name != "nvlink":
                 self._no_link(axis, f'device "{self.device.name}" has no "{name}"')

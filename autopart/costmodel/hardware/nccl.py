@@ -49,10 +49,17 @@ LL128 = _Protocol(7.4e-6, 8.5e-6, 4.0e-6, 1.9e-6, 1.0e-6, 0.92, TREE_SHARE * 120
 SIMPLE = _Protocol(1.8e-6, 14e-6, 14e-6, 3.4e-6, 3.0e-6, 1.0, TREE_SHARE)
 
 
-def nccl_network(bytes_per_s: float, inside: Mapping[str, CollectiveCurve]) -> Network:
+COMPLETION_S = 3e-6
+"""What completing a message adds by protocol Simple where its latency is given."""
+
+
+def nccl_network(
+    bytes_per_s: float, inside: Mapping[str, CollectiveCurve], name: str = "ib", message_s: float | None = None
+) -> Network:
     """The network between nodes of GPUs, each with `bytes_per_s` one way.
 
-    `inside` has the measured curves inside a node: a collective between nodes alone takes their launch.
+    `inside` has the measured curves inside a node: a collective between nodes alone takes their launch. `message_s` is
+    the latency of a message where it is another than InfiniBand's.
     """
     alone = {kind: curve.launch_s for kind, curve in inside.items()}
 
@@ -76,7 +83,10 @@ def nccl_network(bytes_per_s: float, inside: Mapping[str, CollectiveCurve]) -> N
         )  # fmt: skip
 
     every = (LL, LL128, SIMPLE)
+    if message_s is not None:
+        slow = (message_s, message_s, message_s + COMPLETION_S)
+        every = tuple(p._replace(level_s=s, ring_s=s) for p, s in zip(every, slow, strict=True))
     rings = {kind: tuple(ring(p, kind) for p in every) for kind in ("all_gather", "reduce_scatter", "all_reduce")}
     rings["all_reduce"] += tuple(tree(p) for p in every)
-    sends = {kind: tuple(pairs(p, kind) for p in (LL, SIMPLE)) for kind in ("all_to_all", "all_permute")}
-    return Network(bytes_per_s, SIMPLE.level_s, "ib", algorithms={**rings, **sends})
+    sends = {kind: tuple(pairs(p, kind) for p in (every[0], every[2])) for kind in ("all_to_all", "all_permute")}
+    return Network(bytes_per_s, every[2].level_s, name, algorithms={**rings, **sends})

@@ -164,7 +164,7 @@ def spec_costs(program: Program, chip: Device) -> SpecCosts:
         cycles=np.array([_cycles(t) for t in traits], float),
         is_view=np.array(views, np.bool_),
         is_constant=np.array([isinstance(t, Constant) for t in traits], np.bool_),
-        fuses=np.array([_fuses(t) for t in traits], np.bool_),
+        fuses=np.array([_fuses(t, chip.is_xla_gpu) for t in traits], np.bool_),
         takes=np.array([_takes(*row, writes) for row in zip(views, classes, traits, strict=True)], np.bool_),
         passes=np.array(passes)
         * [_walked(s, side, swap, chip) for s, side, swap in zip(specs, sides, swaps, strict=True)],
@@ -270,11 +270,12 @@ def _cycles(traits: Traits) -> float:
     return GPU_CYCLES * traits.weight if traits.cycles is None else traits.cycles
 
 
-def _fuses(traits: Traits) -> bool:
-    """Elementwise ops, slices and constants; not look-ups, which would keep a whole table alive for a late consumer."""
+def _fuses(traits: Traits, on_gpu: bool) -> bool:
+    """Elementwise ops, slices and constants; on GPUs look-ups too, which each thread does for itself there. Elsewhere
+    they would keep a whole table alive for a late consumer."""
     match traits:
         case Slicing(indexed=indexed):
-            return not indexed
+            return on_gpu or not indexed
         case _:
             return isinstance(traits, Elementwise | Constant)
 

@@ -18,6 +18,8 @@ from typing import NamedTuple
 import numpy as np
 
 from autopart.base.jit.kernels import kernel
+from autopart.core.ops.rule import traits_of
+from autopart.core.ops.traits import View
 from autopart.core.program import Program
 from autopart.costmodel.compiled.arena import Empty
 from autopart.costmodel.compiled.layout_assignment.copies import copied_elements
@@ -36,6 +38,8 @@ from autopart.costmodel.compiled.layout_assignment.layout_constraints import (
     local_dims,
     taken_elements,
 )
+from autopart.costmodel.compiled.layout_assignment.layout_through import has, through
+from autopart.costmodel.compiled.layout_assignment.product_operands import written_twice
 from autopart.costmodel.compiled.layout_assignment.transfers import (
     ANCHORED,
     CARRIED,
@@ -51,7 +55,6 @@ from autopart.costmodel.compiled.tiled_layouts import (
     LAST_PLACE,
     ONE_LANE,
     dim_at,
-    joined,
     placed,
     row_major,
     tile_dims,
@@ -196,7 +199,7 @@ def _spreads(ops: Ops, values: ShardedValues, by: Transfers, scratch: Scratch, l
     value, row = ops.result_ptr[op], by.first[ops.op_spec[op]]
     rank = local_dims(values, value, scratch.dims)
     lane, _ = tile_dims(layout[value], rank, scratch.dims)
-    return lane >= 0 and not _has(by.of_operand[row], WHOLE_RANK, by.of_result[row, lane])
+    return lane >= 0 and not has(by.of_operand[row], WHOLE_RANK, by.of_result[row, lane])
 
 
 @kernel
@@ -251,7 +254,7 @@ def _follow(
         if by.same[at]:
             layout[value], scratch.priority[value] = layout[read], scratch.priority[read]
         else:
-            found, is_free = _through(
+            found, is_free = through(
                 layout[read], values.rank[read], values.rank[value], by.of_operand[at], by.of_result[at]
             )
             if found != 0 or values.rank[value] <= 1:
@@ -270,62 +273,6 @@ def _relay(values: ShardedValues, value: int, tile: tuple[int, int], scratch: Sc
     taken = taken_elements(layout[value], rank, scratch.dims, tile, values.element_bytes[value])
     if taken_elements(least, rank, scratch.dims, tile, values.element_bytes[value]) <= WORTH_LAYING_ANEW * taken:
         layout[value], scratch.priority[value] = least, LEFT
-
-
-@kernel
-def _through(
-    layout: np.uint64, rank: int, to_rank: int, groups: np.ndarray, to_groups: np.ndarray
-) -> tuple[np.uint64, bool]:
-    """The layout behind an op of what lies so before it; 0 where dims of one group do not lie together.
-
-    Dims without a group are the major ones. Dims that lie along the lanes as one still do if they stay the minor ones,
-    in their order. The second is True if most dims have no group, as where a vector is spread.
-    """
-    found, place, at, given = np.uint64(0), 0, 0, 0
-    before = joined(layout, rank)
-    beside, in_order = 0, True
-    while at < rank:
-        d = dim_at(layout, at)
-        group = groups[d]
-        if group < 0:
-            in_order = in_order and at > before
-            at += 1
-            continue
-        last, start = d, place
-        while at + 1 < rank and groups[dim_at(layout, at + 1)] == group:
-            at += 1
-            if dim_at(layout, at) > last:
-                return np.uint64(0), False
-            last = dim_at(layout, at)
-        for other in range(d + 1, rank):
-            if groups[other] == group:
-                return np.uint64(0), False
-        for other in range(0, last):
-            if groups[other] == group:
-                return np.uint64(0), False
-        for e in range(to_rank - 1, -1, -1):
-            if to_groups[e] == group:
-                found |= placed(place, e)
-                place += 1
-                given += 1
-        if place > start and (start == 0 or (in_order and at <= before and start == beside + 1)):
-            beside = place - 1
-        at += 1
-    for e in range(to_rank - 1, -1, -1):
-        if to_groups[e] < 0 or not _has(groups, rank, to_groups[e]):
-            found |= placed(place, e)
-            place += 1
-    if in_order and to_rank <= LAST_PLACE:
-        found |= placed(LAST_PLACE, beside)
-    return found, 2 * given < to_rank
-
-
-@kernel
-def _has(groups: np.ndarray, rank: int, group: int) -> bool:
-    found = False
-    for d in range(rank):
-        found = found or groups[d] == group
-    return found
 
 
 @kernel
@@ -429,7 +376,7 @@ def _backward(
         if by.same[at]:
             layout[value], scratch.priority[value] = layout[first], scratch.priority[first]
             continue
-        found, is_free = _through(
+        found, is_free = through(
             layout[first], values.rank[first], values.rank[value], by.of_result[at], by.of_operand[at]
         )
         if found != 0 and not is_free:
@@ -446,6 +393,7 @@ class LayoutAssignment:
     rank: np.ndarray
     element_bytes: np.ndarray
     as_stored: np.ndarray
+    is_view: np.ndarray
     scratch: Scratch
 
     @staticmethod
@@ -455,22 +403,37 @@ class LayoutAssignment:
         as_stored[table_gradients(program)] = True
         return LayoutAssignment(
             Ops.of(program), transfers(program.specs), program.value_shape, program.value_rank,
-            program.element_bytes, as_stored, Scratch.of(program.value_count),
+            program.element_bytes, as_stored,
+            np.array([isinstance(traits_of(spec), View) for spec in program.specs], np.bool_),
+            Scratch.of(program.value_count),
         )  # fmt: skip
 
     def __call__(
-        self, native: np.ndarray, axis_sizes: np.ndarray, tile: tuple[int, int], empty: Empty = np.empty
+        self,
+        native: np.ndarray,
+        axis_sizes: np.ndarray,
+        tile: tuple[int, int],
+        by_library: bool = False,
+        empty: Empty = np.empty,
     ) -> Assigned:
-        """The layouts of a device that holds values as `native` says; without layout tiles none is anything."""
+        """The layouts of a device that holds values as `native` says; without layout tiles none is anything.
+
+        `by_library` says whether a library computes products: what it makes write twice is all that is found then.
+        """
         ops, values = len(self.ops.op_spec), len(native)
         found = Assigned(
             empty(values, np.uint64), self.scratch.priority, empty(ops, np.bool_), empty(len(self.ops.operands)),
             empty(values, np.bool_), empty(ops),
         )  # fmt: skip
+        sharded = ShardedValues(self.shape, self.rank, self.element_bytes, native, axis_sizes, self.as_stored)
         if tile[1] == 1:
-            for array in found:
+            if by_library:
+                written_twice(
+                    self.ops, sharded, self.by, self.is_view, self.scratch, found.layout, empty(values, np.int32),
+                    found.kept, found.left,
+                )  # fmt: skip
+            for array in found[:-1] if by_library else found:
                 array[:] = 0
             return found
-        sharded = ShardedValues(self.shape, self.rank, self.element_bytes, native, axis_sizes, self.as_stored)
         assign_layouts(self.ops, sharded, self.by, tile, self.scratch, found)
         return found

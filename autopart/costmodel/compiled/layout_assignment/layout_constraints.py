@@ -43,7 +43,8 @@ class ShardedValues(NamedTuple):
 
 class Ops(NamedTuple):
     """The ops of a program: `result_ptr`, `operand_ptr`, `operands` as in `Program`, and `op_spec`; carries by where
-    their loops end, `ended`, and the op before which each does, `ends`; of values, is_output, and the op that is the maker."""
+    their loops end, `ended`, and the op before which each does, `ends`; of values, whether each is an output, and its
+    maker."""
 
     result_ptr: np.ndarray
     operand_ptr: np.ndarray

@@ -1,0 +1,122 @@
+"""Operands of products along batch dims on GPUs: in which order of dims cuBLAS takes them, and what is written twice.
+
+    %s = dot %k, %q         f32[b,h,s,t,g]   row-major, as each such product leaves its result
+    %p = softmax of a transpose of %s        the same order in memory: f32[b,h,g,t,s]{3,2,4,1,0}
+    %o = dot %p, %v         asks for row-major f32[b,h,g,t,s]: rows g and t lie together, then s
+    %d = multiply %p, ..    reads it as it lies
+
+So `%p` is written in both orders, as by a fusion with two results. Source: XLA's `gpu/transforms/layout_assignment.cc`
+(`SetDotOperandLayout`: row-major if that is a matrix, else batch dims, rows, columns; `SetDotLayout`). What comes from
+arguments and other products is not followed: it is laid as asked where it is made.
+"""
+
+# pyright: reportArgumentType=false, reportReturnType=false
+# (an element of an array is a plain number in a kernel)
+from __future__ import annotations
+
+import numpy as np
+
+from autopart.base.jit.kernels import kernel
+from autopart.costmodel.compiled.layout_assignment.layout_constraints import (
+    ASKED,
+    UNASKED,
+    Ops,
+    Scratch,
+    ShardedValues,
+    local_dims,
+)
+from autopart.costmodel.compiled.layout_assignment.layout_through import through
+from autopart.costmodel.compiled.layout_assignment.transfers import FOLLOWS, NO_GROUP, STRICT, Transfers
+from autopart.costmodel.compiled.tiled_layouts import dim_at, row_major
+
+BATCH, ROWS, COLUMNS = range(3)
+
+
+@kernel
+def written_twice(
+    ops: Ops, values: ShardedValues, by: Transfers, is_view: np.ndarray, scratch: Scratch, layout: np.ndarray,
+    root: np.ndarray, read: np.ndarray, left: np.ndarray,
+) -> None:  # fmt: skip
+    """Fills in left, float64[ops]: minus the elements of a result that is written in a second order, else 0.
+
+    Scratch: layout, uint64[values]; root, int32[values], what a view shows; read, bool[values]: a reader takes it as it
+    lies; scratch.is_copied: one asks for another order.
+    """
+    for value in range(layout.shape[0]):
+        layout[value], scratch.priority[value] = row_major(values.rank[value]), UNASKED
+        root[value], read[value], scratch.is_copied[value] = value, False, False
+    for op in range(ops.op_spec.shape[0]):
+        spec, first, start = ops.op_spec[op], ops.result_ptr[op], ops.operand_ptr[op]
+        is_product = by.kind[spec] == STRICT and not by.is_convolution[spec]
+        for use in range(start, ops.operand_ptr[op + 1]):
+            value, at = ops.operands[use], by.first[spec] + use - start
+            follows = by.kind[spec] == FOLLOWS and first < ops.result_ptr[op + 1]
+            if is_product and scratch.priority[value] == ASKED and by.asked[at]:
+                if _lies_as_asked(values, by, scratch, layout, value, at):
+                    read[root[value]] = True
+                else:
+                    scratch.is_copied[root[value]] = True
+            elif is_view[spec] and follows:
+                root[first] = root[value]
+            else:
+                read[root[value]] = True
+            if follows and scratch.priority[value] == ASKED and scratch.priority[first] != ASKED:
+                found, _ = through(
+                    layout[value], values.rank[value], values.rank[first], by.of_operand[at], by.of_result[at]
+                )
+                if found != 0:
+                    layout[first], scratch.priority[first] = found, ASKED
+        if is_product and first < ops.result_ptr[op + 1]:
+            scratch.priority[first] = ASKED
+    for op in range(ops.op_spec.shape[0]):
+        first, left[op] = ops.result_ptr[op], 0.0
+        if first < ops.result_ptr[op + 1] and read[first] and scratch.is_copied[first]:
+            elements = 1.0
+            for d in range(local_dims(values, first, scratch.dims)):
+                elements *= scratch.dims[d]
+            left[op] = -elements
+
+
+@kernel
+def _lies_as_asked(
+    values: ShardedValues, by: Transfers, scratch: Scratch, layout: np.ndarray, value: int, at: int
+) -> bool:
+    """True if an operand lies row-major where that is a matrix, else by batch dims, rows and columns."""
+    rank = local_dims(values, value, scratch.dims)
+    matrix = _is_matrix(by, scratch, at, rank)
+    part, d, place = BATCH, 0, rank - 1
+    while True:
+        while d < rank and (scratch.dims[d] == 1.0 or (not matrix and _part(by, at, d) != part)):
+            d += 1
+        if d == rank and (matrix or part == COLUMNS):
+            return True
+        if d == rank:
+            part, d = part + 1, 0
+            continue
+        while scratch.dims[dim_at(layout[value], place)] == 1.0:
+            place -= 1
+        if dim_at(layout[value], place) != d:
+            return False
+        d, place = d + 1, place - 1
+
+
+@kernel
+def _is_matrix(by: Transfers, scratch: Scratch, at: int, rank: int) -> bool:
+    """True if batch dims, rows and columns each lie together in row-major order, and no batch dim last."""
+    seen, last = 0, -1
+    for d in range(rank):
+        part = _part(by, at, d)
+        if scratch.dims[d] == 1.0 or part == last:
+            continue
+        if seen >> part & 1:
+            return False
+        seen, last = seen | 1 << part, part
+    return last != BATCH
+
+
+@kernel
+def _part(by: Transfers, at: int, d: int) -> int:
+    """What a dim of a product's operand is to it."""
+    if not by.asked[at] >> d & 1:
+        return BATCH
+    return COLUMNS if by.of_operand[at, d] == NO_GROUP else ROWS
