@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from autopart.core.op import OpSpec
-from autopart.core.passes.borders import MOST_ROWS
 from autopart.core.passes.cones import Cone, Grown, Places, cone_of
+from autopart.core.passes.cuts import MOST_ROWS
 from autopart.core.passes.even_slices import EVENER, ways
 from autopart.core.passes.pattern_rewriter import PatternRewriter
 from autopart.core.passes.program_pass import Pass, register_pass

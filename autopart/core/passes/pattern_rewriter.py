@@ -121,7 +121,7 @@ class PatternRewriter(MlirValues):
         self._made: dict[tuple[object, ...], int] = {}
         self._once: dict[tuple[object, ...], int] = {}
         self._shared: dict[tuple[int, ...], list[int]] = {}
-        self.known: dict[tuple[int, int], int] = {}
+        self.known: dict[tuple[int, int], Any] = {}
         self.numbers: dict[int, np.ndarray | None] = {}
         self.rounded = False
         self.shares = False

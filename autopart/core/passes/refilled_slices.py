@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from autopart.core.op import OpSpec
-from autopart.core.passes.borders import MOST_ROWS, row
+from autopart.core.passes.cuts import MOST_ROWS, row
 from autopart.core.passes.even_slices import EVENER, ways
 from autopart.core.passes.pads import sides_of
 from autopart.core.passes.pattern_rewriter import PatternPass, PatternRewriter
