@@ -120,9 +120,14 @@ def _leaving_border(at: PatternRewriter, op: int, space: Space, core: Core) -> i
     """Of windows that leave a few places more than axes divide, these by themselves; not if all is needed at once."""
     [result], window = at.rewriting.results(op), space.window
     size = window.out
-    begin, left = places_read(window, 0, 1)[0] + core.begin * window.dilation, 0
     length, left = divmod((core.end - core.begin) * window.dilation, window.stride)
-    begin = (core.begin * window.dilation - sum(places_read(window, 0, 1)) // 2) // window.stride
+    readers = [
+        r.attributes["start_indices"][space.made]
+        for r in map(at.spec, at.rewriting.readers(result))
+        if r.kind == "slice" and r.results[0].shape[space.made] == length
+    ]
+    centred = (core.begin * window.dilation - sum(places_read(window, 0, 1)) // 2) // window.stride
+    begin = readers[0] if readers else centred
     border = size - length
     if left or not 0 < border * MOST_JOINED <= size or ways(length) < EVENER * max(ways(size), 2):
         return None

@@ -86,9 +86,10 @@ def _pad(at: PatternRewriter, op: int) -> int | None:
     spec, (value, fill) = at.spec(op), at.operands(op)
     low, high, between = sides_of(spec)
     cut = [d for d, ends in enumerate(zip(low, high, strict=True)) if min(ends) < 0 and is_border(at, value, d)]
-    if any(between) or (cut and max(*low, *high) <= 0):
-        every = range(len(low))
-        return None if any(between) else cut_of(at, op, cut_off(spec.operands[0].shape, low, high, every))
+    if any(between):
+        return _with_holes(at, op)
+    if cut and max(*low, *high) <= 0:
+        return cut_of(at, op, cut_off(spec.operands[0].shape, low, high, range(len(low))))
     if cut:
         part = taken(at, value, cut_off(spec.operands[0].shape, low, high, cut))
         ends = [[max(n, 0) if d in cut else n for d, n in enumerate(side)] for side in (low, high)]
@@ -114,6 +115,19 @@ def _pad(at: PatternRewriter, op: int) -> int | None:
         padded.append(at.pad(part, fill, low, high))
         place += size
     return at.total(padded)
+
+
+def _with_holes(at: PatternRewriter, op: int) -> int | None:
+    """A pad that puts holes between elements and a border around them: one after the other, the last hole behind."""
+    spec, (value, fill) = at.spec(op), at.operands(op)
+    low, high, between = sides_of(spec)
+    shape = spec.operands[0].shape
+    even = [n * (step + 1) for n, step in zip(shape, between, strict=True)]
+    sizes = zip(even, spec.results[0].shape, between, strict=True)
+    if not any(step and ways(n) >= EVENER * max(ways(m), 2) for n, m, step in sizes):
+        return None
+    made = at.pad(value, fill, [0] * len(low), between, between)
+    return at.pad(made, fill, low, [*map(operator.sub, high, between)])
 
 
 def _joined(at: PatternRewriter, op: int) -> int | None:

@@ -106,10 +106,12 @@ def _concatenate(at: PatternRewriter, op: int) -> int | None:
     for value in at.operands(op):
         begin, end = end, end + at.type_of(value).shape[dim]
         sliced = _source(at, value)
-        if sliced is not None and _cuts_only(at.spec(sliced), dim):
+        if (
+            sliced is not None
+            and _cuts_only(at.spec(sliced), dim)
+            and ways(at.spec(sliced).operands[0].shape[dim]) >= wanted
+        ):
             [source], starts = at.operands(sliced), at.spec(sliced).attributes["start_indices"]
-            if ways(at.type_of(source).shape[dim]) < wanted:
-                return None
             pieces.append(_Piece(source, starts[dim], begin, end))
         elif (filled := _scalar(at, value)) is not None:
             pieces.append(_Piece(filled, 0, begin, end))
