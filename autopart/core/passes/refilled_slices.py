@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+
 from autopart.core.op import OpSpec
 from autopart.core.passes.cuts import MOST_ROWS, row
 from autopart.core.passes.even_slices import EVENER, ways
@@ -41,8 +43,10 @@ class RefilledSlices(PatternPass):
 
     def rewrite(self, at: PatternRewriter, op: int) -> int | None:
         """See `PatternPass.rewrite`."""
+        at.shares = True
         if at.spec(op).kind == "pad":
-            return _pad(at, op)
+            made = _pad(at, op)
+            return _scaled(at, op) if made is None else made
         return _concatenate(at, op) if any(at.made_by(value, "slice") for value in at.operands(op)) else None
 
 
@@ -74,6 +78,20 @@ def _pad(at: PatternRewriter, op: int) -> int | None:
         return _rows(at, value, fill, shape, few[0], at_place[few[0]], masked)
     moved = at.pad(value, fill, at_place, [m - a - n for a, n, m in zip(at_place, sizes, shape, strict=True)])
     return at.select(at.box(shape, masked), moved, at.broadcast(fill, shape)) if masked else moved
+
+
+def _scaled(at: PatternRewriter, op: int) -> int | None:
+    """What is moved on and scaled by a number: moved first, so that all that reads it moves it once."""
+    spec, (value, fill) = at.spec(op), at.operands(op)
+    low, high, between = sides_of(spec)
+    inner = at.made_by(value, "multiply", "negate")
+    if inner is None or any(between) or any(map(operator.add, low, high)) or at.splat(fill) != 0:
+        return None
+    operands = at.operands(at.maker(value))
+    numbers = [at.splat(v) for v in operands]
+    moved = [at.pad(v, fill, low, high) if n is None else v for v, n in zip(operands, numbers, strict=True)]
+    finite = all(n is None or np.isfinite(n) for n in numbers)
+    return at.again(at.maker(value), moved)[0] if finite and numbers.count(None) == 1 else None
 
 
 def _rows(
