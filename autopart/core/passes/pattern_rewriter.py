@@ -245,6 +245,13 @@ class PatternRewriter(MlirValues):
         made = TensorType(kept, self.type_of(a).dtype)
         return self._create("reduce", [a, start], made, by=kind, dimensions=i64s(dims))
 
+    def mark(self, op: int, **attributes: Any) -> None:
+        """Gives an op attributes that no module knows; ops that were equal and are marked alike share a spec."""
+        number = self.rewriting.spec_number(op)
+        spec = self.rewriting.spec_of(number)
+        marked = replace(spec, attributes={**spec.attributes, **attributes})
+        self.rewriting.become(op, self.rewriting.spec(marked, self.rewriting.representative(number)))
+
     def replace(self, op: int, made: int) -> None:
         """All that reads the one result of an op reads `made` from now on."""
         [old] = self.rewriting.results(op)

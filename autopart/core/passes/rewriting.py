@@ -304,7 +304,11 @@ class Rewriting:
 
     def is_seen(self, value: int) -> bool:
         """The program returns the value, or a tag names it."""
-        return value in self.before.tags_of or bool(self._returned(value))
+        return value in self.before.tags_of or self.is_returned(value)
+
+    def is_returned(self, value: int) -> bool:
+        """The program returns the value."""
+        return bool(self._returned(value))
 
     def now(self, value: int) -> int:
         """What stands for a value by now: itself, or what replaced it."""
