@@ -22,8 +22,9 @@ from autopart.core.ops.rules.reduce_window import windows
 from autopart.core.ops.rules.select_and_scatter import EXPANDED, least
 from autopart.core.ops.rules.windows import Window
 from autopart.core.ops.traits import Elementwise
-from autopart.core.passes.cuts import MOST_JOINED, MOST_ROWS, Core, core_of, is_border, part
+from autopart.core.passes.cuts import MOST_JOINED, MOST_ROWS, Core, Cut, core_of, is_border, part, taken
 from autopart.core.passes.even_slices import ways
+from autopart.core.passes.pads import sides_of
 from autopart.core.passes.pattern_rewriter import PatternRewriter, dense
 from autopart.core.passes.spaces import EVENER, Space, evens_out, over, places_read, spaces_of
 
@@ -60,11 +61,17 @@ def _over_core(at: PatternRewriter, op: int, space: Space, core: Core) -> int | 
     value, *others = at.operands(op)
     window = space.window
     first, last = _inside(window, core)
-    if max(first, window.out - last) > MOST_ROWS or MOST_JOINED * (window.size - core.end + core.begin) > window.size:
+    if not _is_narrow(window, core, first, last):
         return None
     pads = {space.place: (window.low + core.begin, window.high + window.size - core.end)}
     made = over(at, op, (part(at, value, space.read, core.begin, core.end), *others), {}, pads)
     return _joined(at, op, space, first, part(at, made, space.made, first, last), last)
+
+
+def _is_narrow(window: Window, core: Core, first: int, last: int) -> bool:
+    """True if few places of what windows leave, from 0 to `first` and from `last` on, read a border that is narrow."""
+    narrow = MOST_JOINED * (window.size - core.end + core.begin) <= window.size
+    return narrow and max(first, window.out - last) <= MOST_ROWS
 
 
 def _inside(window: Window, core: Core) -> tuple[int, int]:
@@ -75,45 +82,58 @@ def _inside(window: Window, core: Core) -> tuple[int, int]:
 
 
 def pooled(at: PatternRewriter, op: int) -> int | None:
-    """The gradient of a maximum over windows: of those in the core, and of the first and the last ones, as a sum."""
+    """The gradient of a maximum over windows: with the padding as its own, which jax leaves to a pad; or as a sum of
+    that of windows in the core, and of the first and the last ones."""
     spec, (value, gradient, start), [result] = at.spec(op), at.operands(op), at.rewriting.results(op)
-    if least(spec) is None or not _is_cut(at, result):
+    shape = spec.operands[1].shape
+    found = windows(spec, shape)
+    bordered = [d for d, w in enumerate(found) if w.size != w.out and is_border(at, value, d)]
+    if least(spec) is None or not bordered or not _is_cut(at, result):
         return None
-    for dim, window in enumerate(windows(spec, spec.operands[1].shape)):
-        core = core_of(at, value, dim)
-        if not is_border(at, value, dim) or ways(window.out) < EVENER * max(ways(window.size), 2):
-            continue
+    made = at.spec(at.maker(value))
+    if made.kind == "pad" and at.splat(at.operands(at.maker(value))[1]) == least(spec):
+        low, high, between = sides_of(made)
+        if any((*low, *high)) and not any(between) and min(*low, *high) >= 0:
+            ends = [(a, a + n) for a, n in zip(low, made.operands[0].shape, strict=True)]
+            return _scattered(at, op, ends, gradient, [(0, w.out) for w in found])
+    everywhere = [(0, w.size) for w in found]
+    for dim in bordered:
+        core, window, every = core_of(at, value, dim), found[dim], [(0, w.out) for w in found]
         first, last = _inside(window, core)
-        if (
-            max(first, window.out - last) > MOST_ROWS
-            or MOST_JOINED * (window.size - core.end + core.begin) > window.size
-        ):
+        if not _is_narrow(window, core, first, last) or ways(window.out) < EVENER * max(ways(window.size), 2):
             continue
-        shape = spec.operands[1].shape
         inside = at.select(at.box(shape, [(dim, first, last)]), gradient, at.broadcast(start, shape))
-        terms = [_scattered(at, op, dim, (core.begin, core.end), inside, (0, window.out))]
+        terms = [_scattered(at, op, _at(everywhere, dim, core.begin, core.end), inside, every)]
         for begin, end in ((0, first), (last, window.out)):
             if begin < end:
                 low, high = places_read(window, begin, end)
-                places = max(low, 0), min(high, window.size)
-                terms.append(_scattered(at, op, dim, places, part(at, gradient, dim, begin, end), (begin, end)))
+                of = _at(everywhere, dim, max(low, 0), min(high, window.size))
+                rows = part(at, gradient, dim, begin, end)
+                terms.append(_scattered(at, op, of, rows, _at(every, dim, begin, end)))
         return at.total(terms)
     return None
 
 
-def _scattered(at: PatternRewriter, op: int, dim: int, of: tuple[int, int], gradient: int, by: tuple[int, int]) -> int:
+Ends = list[tuple[int, int]]
+
+
+def _at(ends: Ends, dim: int, begin: int, end: int) -> Ends:
+    return [*ends[:dim], (begin, end), *ends[dim + 1 :]]
+
+
+def _scattered(at: PatternRewriter, op: int, of: Ends, gradient: int, by: Ends) -> int:
     """What some windows give to some places, between zeros."""
     spec, (value, _, start) = at.spec(op), at.operands(op)
-    found = windows(spec, spec.operands[1].shape)
-    low, high = places_read(found[dim], *by)
-    padding = [(of[0] - low, high - of[1]) if d == dim else (w.low, w.high) for d, w in enumerate(found)]
-    read = part(at, value, dim, *of)
+    shape, padding = spec.results[0].shape, list[tuple[int, int]]()
+    for window, (first, last), ends in zip(windows(spec, spec.operands[1].shape), of, by, strict=True):
+        low, high = places_read(window, *ends)
+        padding.append((first - low, high - last))
+    starts, limits = zip(*of, strict=True)
+    read = taken(at, value, Cut(starts, limits, (1,) * len(of)))
     [made] = at.again(op, [read, gradient, start], [at.type_of(read)], padding=dense(padding))
     if any(map(any, padding)):
         at.rewriting.mark(made, EXPANDED)
-    shape = spec.results[0].shape
-    ends = [(of[0], shape[d] - of[1]) if d == dim else (0, 0) for d in range(len(shape))]
-    return at.pad(made, start, *zip(*ends, strict=True))
+    return at.pad(made, start, [a for a, _ in of], [n - b for n, (_, b) in zip(shape, of, strict=True)])
 
 
 def _leaving_border(at: PatternRewriter, op: int, space: Space, core: Core) -> int | None:
