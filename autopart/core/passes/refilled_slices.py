@@ -84,14 +84,16 @@ def _scaled(at: PatternRewriter, op: int) -> int | None:
     """What is moved on and scaled by a number: moved first, so that all that reads it moves it once."""
     spec, (value, fill) = at.spec(op), at.operands(op)
     low, high, between = sides_of(spec)
-    inner = at.made_by(value, "multiply", "negate")
+    inner = at.made_by(value, "multiply", "divide", "negate")
     if inner is None or any(between) or any(map(operator.add, low, high)) or at.splat(fill) != 0:
         return None
     operands = at.operands(at.maker(value))
     numbers = [at.splat(v) for v in operands]
     moved = [at.pad(v, fill, low, high) if n is None else v for v, n in zip(operands, numbers, strict=True)]
-    finite = all(n is None or np.isfinite(n) for n in numbers)
-    return at.again(at.maker(value), moved)[0] if finite and numbers.count(None) == 1 else None
+    finite = all(n is None or (np.isfinite(n) and n != 0) for n in numbers)
+    if not finite or numbers.count(None) != 1 or (inner.kind == "divide" and numbers[1] is None):
+        return None
+    return at.again(at.maker(value), moved)[0]
 
 
 def _rows(
