@@ -30,7 +30,7 @@ from autopart.core.passes.spaces import EVENER
 @register_pass("borders")
 @dataclass(frozen=True)
 class Borders(PatternPass):
-    """Slices of concatenations, pads, and what is computed of these become slices of their parts."""
+    """Slices of what was joined or padded become slices of its parts; windows over it compute the border by itself."""
 
     roots = (
         "slice", "reverse", "reshape", "pad", "concatenate", "reduce", "broadcast_in_dim", "gather", "convolution",
