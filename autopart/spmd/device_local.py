@@ -240,16 +240,19 @@ class DeviceLocal:
             shape[dim] = read.length(whole[dim] // shape[dim])
         return TensorType(tuple(shape), type_.dtype)
 
-    def part_read(self, use: int) -> tuple[int, int, int] | None:
-        """(dim, first row, rows) that a use reads of a stretch that it shares with others; None where it reads all."""
+    def part_read(self, use: int) -> list[tuple[int, int, int]]:
+        """(dim, first row, rows) of what a use reads of a stretch that it shares with others; none where it reads
+        all."""
         moved = int(self.placement.of_use[use])
         packed, sent = int(self.stretch[use]), int(self.placement.stretch[moved]) if moved >= 0 else 0
         if packed == sent or moved < 0:
-            return None
-        [(dim, own)], [(_, shared)] = unpacked(self.table, packed), unpacked(self.table, sent)
-        whole = self.program.type_of(int(self.program.operands[use])).shape[dim]
-        rows = self.local_type(int(self.program.operands[use]), int(self.required[use])).shape[dim]
-        return dim, shared.low - own.low, own.length(whole // rows)
+            return []
+        value, own, found = int(self.program.operands[use]), dict(unpacked(self.table, packed)), []
+        whole, tile = self.program.type_of(value).shape, self.local_type(value, int(self.required[use])).shape
+        for dim, shared in unpacked(self.table, sent):
+            low, rows = (own[dim].low, own[dim].length(whole[dim] // tile[dim])) if dim in own else (0, tile[dim])
+            found.append((dim, shared.low - low, rows))
+        return found
 
     @cached_property
     def nests(self) -> list[tuple[tuple[int, int], ...]]:

@@ -141,12 +141,14 @@ class _Exporter:
 
     def _part_read(self, use: int, value: ir.Value) -> ir.Value:
         """What a use reads of what was redistributed for it and others."""
-        part = self._local.part_read(use) if self._local.table.stretches else None
-        if part is None:
+        parts = self._local.part_read(use) if self._local.table.stretches else []
+        if not parts:
             return value
-        (dim, begin, rows), limits = part, list(ir.RankedTensorType(value.type).shape)
-        limits[dim] = begin + rows
-        return MlirValues().slice(value, [begin if d == dim else 0 for d in range(len(limits))], limits)
+        limits = list(ir.RankedTensorType(value.type).shape)
+        starts = [0] * len(limits)
+        for dim, begin, rows in parts:
+            starts[dim], limits[dim] = begin, begin + rows
+        return MlirValues().slice(value, starts, limits)
 
     def _emitted(self, op: int, kind: str, operands: list[ir.Value], uses: range, values: range) -> Sequence[ir.Value]:
         total = scattered_into(operands) if op in self._sums else None

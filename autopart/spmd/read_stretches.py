@@ -23,7 +23,10 @@ BITS = 20
 _MASK = (1 << BITS) - 1
 
 SHARED = 1 << 3 * BITS
-"""With it two numbers stand for one stretch, from where the first begins to where the second ends."""
+"""With it pairs of numbers stand for stretches, each from where the first of a pair begins to where the second ends."""
+
+SHARED_BITS = 15
+"""Of each number of such a pair."""
 
 MOST_DIMS = 3
 """Dims of one operand that may be read in stretches: so many numbers fit."""
@@ -32,8 +35,10 @@ MOST_DIMS = 3
 def unpacked(table: MappingTable, packed: int) -> tuple[tuple[int, Stretch], ...]:
     """The (dim, stretch) pairs of a use."""
     if packed & SHARED:
-        (dim, first), (_, last) = unpacked(table, packed ^ SHARED)
-        return ((dim, replace(first, reach=first.low + last.reach - last.low)),)
+        mask, pairs = (1 << SHARED_BITS) - 1, (packed >> 2 * SHARED_BITS, packed)
+        numbers = [(pair >> SHARED_BITS & mask, pair & mask) for pair in pairs]
+        ends = [(table.stretches[a - 1], table.stretches[b - 1]) for a, b in numbers if a]
+        return tuple((dim, replace(a, reach=a.low + b.reach - b.low)) for (dim, a), (_, b) in ends)
     found = []
     while packed:
         found.append(table.stretches[(packed & _MASK) - 1])

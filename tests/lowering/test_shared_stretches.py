@@ -47,3 +47,16 @@ def test_a_wide_stencil_takes_as_many_permutes_as_a_narrow_one(placed: str, mode
         assert low.estimate.collectives["all_permute"].count <= most
         assert not low.estimate.collectives["all_gather"].count
         assert len(re.findall(r"stablehlo.collective_permute", low.as_text("stablehlo"))) <= most
+
+
+def test_corners_come_with_rows_and_columns():
+    def box(x: jax.Array) -> jax.Array:
+        p = jnp.pad(x, 1)
+        return sum((i + 2 * j + 1) * p[i : i + x.shape[0], j : j + x.shape[1]] for i in range(3) for j in range(3))
+
+    mesh, schedule = MESHES["rows and columns"]
+    for fun, most in ((box, 4), (jax.grad(lambda x: jnp.sum(box(x) ** 2)), 8)):
+        step = ap.jit(lambda x, fun=fun: fun(x), ap.Mesh(mesh), schedule)
+        np.testing.assert_allclose(step(SMALL), jax.jit(fun)(SMALL), rtol=1e-4, atol=1e-4)
+        low = ap.jit(lambda x, fun=fun: fun(x), ap.Mesh(mesh, device="h100"), schedule).lower(REAL)
+        assert low.estimate.collectives["all_permute"].count == most
