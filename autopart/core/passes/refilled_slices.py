@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from autopart.core.op import OpSpec
+from autopart.core.passes.combined_slices import Row, grown, row_of
 from autopart.core.passes.cuts import MOST_ROWS, row
 from autopart.core.passes.even_slices import EVENER, ways
 from autopart.core.passes.pads import sides_of
@@ -46,6 +47,7 @@ class RefilledSlices(PatternPass):
         at.shares = True
         if at.spec(op).kind == "pad":
             made = _pad(at, op)
+            made = _spread(at, op) if made is None else made
             return _scaled(at, op) if made is None else made
         return _concatenate(at, op) if any(at.made_by(value, "slice") for value in at.operands(op)) else None
 
@@ -78,6 +80,26 @@ def _pad(at: PatternRewriter, op: int) -> int | None:
         return _rows(at, value, fill, shape, few[0], at_place[few[0]], masked)
     moved = at.pad(value, fill, at_place, [m - a - n for a, n, m in zip(at_place, sizes, shape, strict=True)])
     return at.select(at.box(shape, masked), moved, at.broadcast(fill, shape)) if masked else moved
+
+
+def _spread(at: PatternRewriter, op: int) -> int | None:
+    """Of a slice, with holes between elements: all places are spread, after those that were cut off are filled."""
+    spec, (value, fill) = at.spec(op), at.operands(op)
+    low, high, between = sides_of(spec)
+    dims = [d for d, ends in enumerate(zip(low, high, between, strict=True)) if any(ends)]
+    row = row_of(at, value, dims[0]) if len(dims) == 1 and any(between) and min(*low, *high) >= 0 else None
+    if row is None:
+        return None
+    [dim] = dims
+    length, step = spec.operands[0].shape[dim], between[dim] + 1
+    begin, size = low[dim] // step, low[dim] // step + length + high[dim] // step
+    if min(ways(size), ways(row.size // row.step)) < EVENER * ways(length):
+        return None
+    made = grown(at, value, row, dim, begin, size)
+    shape = at.type_of(made).shape
+    chosen = at.select(at.box(shape, [(dim, begin, begin + length)]), made, at.broadcast(fill, shape))
+    low[dim], high[dim] = low[dim] % step, high[dim] % step
+    return at.pad(chosen, fill, low, high, between)
 
 
 def _scaled(at: PatternRewriter, op: int) -> int | None:
@@ -192,9 +214,9 @@ def _chosen(at: PatternRewriter, op: int, dim: int, pieces: Sequence[_Piece]) ->
         elif not low and at.type_of(piece.value) == result:
             moved = at.same(piece.value)
         else:
-            high = result.shape[dim] - at.type_of(piece.value).shape[dim] - low
-            ends = [(low, high) if d == dim else (0, 0) for d in range(len(result.shape))]
-            moved = at.pad(piece.value, at.constant(0, result.dtype), *zip(*ends, strict=True))
+            whole, size = result.shape[dim], at.type_of(piece.value).shape[dim]
+            step = max(size // whole, 1) if piece.end - piece.begin == 1 else 1
+            moved = grown(at, piece.value, Row(piece.value, piece.start, step, size), dim, piece.begin, whole)
         inside = at.box(result.shape, [(dim, 0, piece.begin)]) if made >= 0 else -1
         made = moved if made < 0 else at.select(inside, made, moved)
     return made
