@@ -123,8 +123,7 @@ def _with_holes(at: PatternRewriter, op: int) -> int | None:
     low, high, between = sides_of(spec)
     shape = spec.operands[0].shape
     even = [n * (step + 1) for n, step in zip(shape, between, strict=True)]
-    sizes = zip(even, spec.results[0].shape, between, strict=True)
-    if not any(step and ways(n) >= EVENER * max(ways(m), 2) for n, m, step in sizes):
+    if not any(ways(n) >= EVENER * max(ways(m), 2) for n, m in zip(even, spec.results[0].shape, strict=True)):
         return None
     made = at.pad(value, fill, [0] * len(low), between, between)
     return at.pad(made, fill, low, [*map(operator.sub, high, between)])
