@@ -216,6 +216,7 @@ def _chosen(at: PatternRewriter, op: int, dim: int, pieces: Sequence[_Piece]) ->
         else:
             whole, size = result.shape[dim], at.type_of(piece.value).shape[dim]
             step = max(size // whole, 1) if piece.end - piece.begin == 1 else 1
+            step = step if piece.start // step == piece.begin else 1
             moved = grown(at, piece.value, Row(piece.value, piece.start, step, size), dim, piece.begin, whole)
         inside = at.box(result.shape, [(dim, 0, piece.begin)]) if made >= 0 else -1
         made = moved if made < 0 else at.select(inside, made, moved)
