@@ -44,9 +44,10 @@ def test_a_wide_stencil_takes_as_many_permutes_as_a_narrow_one(placed: str, mode
         np.testing.assert_allclose(step(SMALL), jax.jit(fun)(SMALL), rtol=1e-4, atol=1e-4)
         low = ap.jit(lambda x, fun=fun: fun(x), ap.Mesh(mesh, device="h100"), schedule).lower(REAL)
         most = each * len(mesh) * (1 + gradient)
-        assert low.estimate.collectives["all_permute"].count <= most
+        counted = low.estimate.collectives["all_permute"].count
+        assert counted <= most
         assert not low.estimate.collectives["all_gather"].count
-        assert len(re.findall(r"stablehlo.collective_permute", low.as_text("stablehlo"))) <= most
+        assert len(re.findall(r"stablehlo.collective_permute", low.as_text("stablehlo"))) == counted
 
 
 def test_corners_come_with_rows_and_columns():
@@ -55,7 +56,7 @@ def test_corners_come_with_rows_and_columns():
         return sum((i + 2 * j + 1) * p[i : i + x.shape[0], j : j + x.shape[1]] for i in range(3) for j in range(3))
 
     mesh, schedule = MESHES["rows and columns"]
-    for fun, most in ((box, 4), (jax.grad(lambda x: jnp.sum(box(x) ** 2)), 8)):
+    for fun, most in ((box, 3), (jax.grad(lambda x: jnp.sum(box(x) ** 2)), 6)):
         step = ap.jit(lambda x, fun=fun: fun(x), ap.Mesh(mesh), schedule)
         np.testing.assert_allclose(step(SMALL), jax.jit(fun)(SMALL), rtol=1e-4, atol=1e-4)
         low = ap.jit(lambda x, fun=fun: fun(x), ap.Mesh(mesh, device="h100"), schedule).lower(REAL)

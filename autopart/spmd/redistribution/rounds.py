@@ -59,8 +59,7 @@ def rounds_of(stretch: Stretch, size: int, ways: int) -> tuple[Round, ...]:
     if len({w[0] for w in wanted}) == len({w[1] for w in wanted}) == len(wanted) == ways:
         return (_round(wanted, stretch, tile, ways),)
     own = [w for w in wanted if w[0] == w[1]]
-    starts = [stretch.first(ways, position) for position in range(ways)]
-    moved = _coloured([w for w in wanted if w[0] != w[1]], starts == [starts[0] + p * tile for p in range(ways)])
+    moved = _coloured([w for w in wanted if w[0] != w[1]], ways)
     return tuple(_round(each, stretch, tile, ways) for each in (own, *moved) if each)
 
 
@@ -95,14 +94,12 @@ def _exchanged(stretch: Stretch, tile: int, ways: int) -> tuple[Round, ...]:
     return tuple(rounds)
 
 
-def _coloured(pieces: list[Piece], as_far: bool) -> list[list[Piece]]:
-    """Pieces in rounds: each goes into the first in which its giver and its taker are free, by distance; with others of
-    that distance alone where every stretch is as far from its tile, as they are joined to it."""
+def _coloured(pieces: list[Piece], ways: int) -> list[list[Piece]]:
+    """Pieces in rounds: each goes into the first in which its giver and its taker are free, by distance."""
     rounds: list[list[Piece]] = []
     for piece in sorted(pieces, key=lambda p: (p[0] - p[1], p[1])):
         for one in rounds:
-            apart = as_far and piece[0] - piece[1] != one[0][0] - one[0][1]
-            if not apart and all(piece[0] != other[0] and piece[1] != other[1] for other in one):
+            if all(piece[0] != other[0] and piece[1] != other[1] for other in one):
                 one.append(piece)
                 break
         else:
