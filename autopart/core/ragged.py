@@ -21,6 +21,11 @@ def entries_of(pointer: np.ndarray, rows: np.ndarray) -> np.ndarray:
     return entries
 
 
+def pointers(lengths: np.ndarray) -> np.ndarray:
+    """int32: where the entries of each row begin, and where the last ones end."""
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+
+
 def rows_of(pointer: np.ndarray) -> np.ndarray:
     """int32: the row of each entry.
 
@@ -38,7 +43,7 @@ def entries_by_number(numbers: np.ndarray, count: int) -> tuple[np.ndarray, np.n
     >>> [each.tolist() for each in entries_by_number(np.array([2, 0, 2]), 3)]
     [[0, 1, 1, 3], [1, 0, 2]]
     """
-    pointer = np.concatenate([[0], np.cumsum(np.bincount(numbers, minlength=count))]).astype(np.int32)
+    pointer = pointers(np.bincount(numbers, minlength=count))
     entries = np.empty(len(numbers), np.int32)
     _fill_entries(numbers.astype(np.int32, copy=False), pointer[:-1].copy(), entries)
     return pointer, entries

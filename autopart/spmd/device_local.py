@@ -36,6 +36,7 @@ from autopart.spmd.redistribution import DistributedType, Plan, plan
 from autopart.spmd.redistribution.forms import EmittedCost
 from autopart.spmd.redistribution.stretch_step import with_stretches
 from autopart.spmd.redistribution.types import SubAxis
+from autopart.spmd.shared_stretches import shared_stretches
 
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "all_permute")
 """Kinds that communicate, in the order in which tables show them; all_slice is local and not counted."""
@@ -239,6 +240,20 @@ class DeviceLocal:
             shape[dim] = read.length(whole[dim] // shape[dim])
         return TensorType(tuple(shape), type_.dtype)
 
+    def part_read(self, use: int) -> list[tuple[int, int, int]]:
+        """(dim, first row, rows) of what a use reads of a stretch that it shares with others; none where it reads
+        all."""
+        moved = int(self.placement.of_use[use])
+        packed, sent = int(self.stretch[use]), int(self.placement.stretch[moved]) if moved >= 0 else 0
+        if packed == sent or moved < 0:
+            return []
+        value, own, found = int(self.program.operands[use]), dict(unpacked(self.table, packed)), []
+        whole, tile = self.program.type_of(value).shape, self.local_type(value, int(self.required[use])).shape
+        for dim, shared in unpacked(self.table, sent):
+            low, rows = (own[dim].low, own[dim].length(whole[dim] // tile[dim])) if dim in own else (0, tile[dim])
+            found.append((dim, shared.low - low, rows))
+        return found
+
     @cached_property
     def nests(self) -> list[tuple[tuple[int, int], ...]]:
         """Per op, (axis, mapping) of its loops, outermost first; equal nests are one object."""
@@ -282,7 +297,7 @@ def lower(
         stretch=found.stretch,
         passing=found.passing,
         at_def=np.flatnonzero(native != settled).astype(np.int32),
-        placement=placed(program, options, statics, settled, required, found.stretch, grouping),
+        placement=placed(program, partitioning.table, options, statics, settled, required, found.stretch, grouping),
         grouping=grouping,
         statics=statics,
         forms=forms,
@@ -291,6 +306,7 @@ def lower(
 
 def placed(
     program: Program,
+    table: MappingTable,
     options: LoweringOptions,
     statics: LoweringContext,
     settled: np.ndarray,
@@ -300,4 +316,5 @@ def placed(
 ) -> Placement:
     """Where the redistributions of a lowering stand."""
     gathered_anew = np.ones_like(statics.stored) if options.regather else statics.stored
-    return place(program, statics.places, statics.needed, gathered_anew, settled, required, stretch, grouping)
+    sent = shared_stretches(table, program.users, required, stretch)
+    return place(program, statics.places, statics.needed, gathered_anew, settled, required, sent, grouping)

@@ -24,7 +24,7 @@ from typing import cast
 from autopart.base.gc_pause import gc_paused
 from autopart.core.control_flow import Branches, Loop
 from autopart.core.jax_internals import barrier, func, ir, stablehlo
-from autopart.core.mlir_values import mlir_type
+from autopart.core.mlir_values import MlirValues, mlir_type
 from autopart.core.op import TensorType
 from autopart.core.ops.groups_as_one import grouped_convolutions
 from autopart.core.ops.rule import changes_nothing
@@ -128,7 +128,8 @@ class _Exporter:
             self._part_of_barrier(op)
             return
         walk = self._walk
-        uses, values, operands = walk.uses(op), walk.results(op), walk.operands(op)
+        uses, values = walk.uses(op), walk.results(op)
+        operands = list(map(self._part_read, uses, walk.operands(op)))
         if op in self._last.products:
             place = self._last.products[op]
             operands[place] = self._behind_outputs(operands[place])
@@ -137,6 +138,17 @@ class _Exporter:
             if value in self._written:
                 result = barrier(result)[0]
             walk.define(value, result if value in self._cut else self._ordered(value, result))
+
+    def _part_read(self, use: int, value: ir.Value) -> ir.Value:
+        """What a use reads of what was redistributed for it and others."""
+        parts = self._local.part_read(use) if self._local.table.stretches else []
+        if not parts:
+            return value
+        limits = list(ir.RankedTensorType(value.type).shape)
+        starts = [0] * len(limits)
+        for dim, begin, rows in parts:
+            starts[dim], limits[dim] = begin, begin + rows
+        return MlirValues().slice(value, starts, limits)
 
     def _emitted(self, op: int, kind: str, operands: list[ir.Value], uses: range, values: range) -> Sequence[ir.Value]:
         total = scattered_into(operands) if op in self._sums else None

@@ -1,6 +1,7 @@
 """All layouts of a partitioning, in one kernel: what is pending where, what values and uses are tiled on, what is read.
 
-undecided_ops.py, gathered_slices.py, moved_views.py, divided_tables.py, divided_scatters.py
+undecided_ops.py, gathered_slices.py, moved_views.py, divided_tables.py, divided_scatters.py,
+exchanged_order.py
     ->  pending.py  ->  layouts.py  ->  which uses need more than is stored, read_stretches.py
 """
 
@@ -16,6 +17,7 @@ from autopart.base.jit.kernels import kernel
 from autopart.core.layout import local_elements
 from autopart.spmd.divided_scatters import divide_scatters
 from autopart.spmd.divided_tables import divide_tables, gather_tables
+from autopart.spmd.exchanged_order import order_exchanged
 from autopart.spmd.gathered_slices import gather_sliced
 from autopart.spmd.layouts import layouts
 from autopart.spmd.moved_views import move_before_views
@@ -72,6 +74,7 @@ def _lay_out(given: Given, ways: Ways, has_stretches: bool, share_within: int, f
     divide_tables(given, share_within)
     gather_tables(given)
     divide_scatters(given)
+    order_exchanged(nests, found.passing)
     pass_reductions(given, ways, found.passing)
     layouts(
         nests, shapes, given.is_output, found.passing, ways.code, found.native, found.settled, found.required,

@@ -40,7 +40,7 @@ def with_more_layers(local: DeviceLocal, more: Program, statics: LoweringContext
         stretch=stretch,
         passing=passing,
         at_def=np.flatnonzero(native != settled).astype(np.int32),
-        placement=placed(more, local.options, statics, settled, required, stretch, grouping),
+        placement=placed(more, local.table, local.options, statics, settled, required, stretch, grouping),
         grouping=grouping,
         statics=statics,
     )

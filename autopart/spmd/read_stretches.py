@@ -10,6 +10,8 @@ A use reads stretches of at most three dims, in the order of the op's mappings.
 # (an element of an array is a plain int in a kernel)
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from autopart.base.jit.kernels import kernel
@@ -17,8 +19,14 @@ from autopart.core.loop_nests import LoopNests
 from autopart.core.mapping_table import MappingTable
 from autopart.core.stretch import Stretch
 
-_BITS = 20
-_MASK = (1 << _BITS) - 1
+BITS = 20
+_MASK = (1 << BITS) - 1
+
+SHARED = 1 << 3 * BITS
+"""With it pairs of numbers stand for stretches, each from where the first of a pair begins to where the second ends."""
+
+SHARED_BITS = 15
+"""Of each number of such a pair."""
 
 MOST_DIMS = 3
 """Dims of one operand that may be read in stretches: so many numbers fit."""
@@ -26,10 +34,15 @@ MOST_DIMS = 3
 
 def unpacked(table: MappingTable, packed: int) -> tuple[tuple[int, Stretch], ...]:
     """The (dim, stretch) pairs of a use."""
+    if packed & SHARED:
+        mask, pairs = (1 << SHARED_BITS) - 1, (packed >> 2 * SHARED_BITS, packed)
+        numbers = [(pair >> SHARED_BITS & mask, pair & mask) for pair in pairs]
+        ends = [(table.stretches[a - 1], table.stretches[b - 1]) for a, b in numbers if a]
+        return tuple((dim, replace(a, reach=a.low + b.reach - b.low)) for (dim, a), (_, b) in ends)
     found = []
     while packed:
         found.append(table.stretches[(packed & _MASK) - 1])
-        packed >>= _BITS
+        packed >>= BITS
     return tuple(reversed(found))
 
 
@@ -57,4 +70,4 @@ def read_stretches(
                 for use in range(graph.operand_ptr[op], graph.operand_ptr[op + 1]):
                     number = maps.stretch[maps.start[row] + use - graph.operand_ptr[op]]
                     if number > 0:
-                        stretch[use] = stretch[use] << _BITS | number
+                        stretch[use] = stretch[use] << BITS | number

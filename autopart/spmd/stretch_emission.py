@@ -1,6 +1,7 @@
 """StableHLO of the step from a tile to the stretch that a use reads.
 
     every stretch as far from its tile   concatenate(permuted end of the tile before, tile, permuted start of the next)
+    so, and there are two devices        the same, of one permute in which they swap their ends
     every stretch one of two pieces      the one that the device was sent, or keeps
     anything else                        zeros, and each piece written where it belongs, at places read from a table
     the dim is whole                     padded with zeros where stretches reach beyond it, then a slice
@@ -54,7 +55,7 @@ class StretchEmission:
         if step.stretch.times > 1:
             return self._written(value)
         if all(start == self._starts[0] + p * tile for p, start in enumerate(self._starts)):
-            return self._joined(value, self._starts[0])
+            return self._swapped(value) if self._swaps() else self._joined(value, self._starts[0])
         if len(step.rounds) == 1 and step.rounds[0].put == (0,) * step.ways:
             return self._received(value, step.rounds[0])
         if len(step.rounds) == 2 and all(
@@ -97,6 +98,24 @@ class StretchEmission:
             piece = self._static_slice(tile, begin, stop)
             parts.append(self._permute(piece, self._devices(pairs)) if apart else piece)
         return self._side_by_side(parts)
+
+    def _swaps(self) -> bool:
+        """True if two devices send each other their ends in one round."""
+        moves = [one for one in self._step.rounds if one.moves]
+        return self._step.ways == 2 and len(moves) == 1 and len(moves[0].pairs) == 2
+
+    def _swapped(self, tile: ir.Value) -> ir.Value:
+        """Between two devices: the first has what it received behind its tile, the other before it."""
+        size, values = self._step.read[self._step.dim], self._values
+        [swap] = [one for one in self._step.rounds if one.moves]
+        received, low = self._received(tile, swap), -self._starts[0]
+        high = self._length - low - size
+        ends = (self._static_slice(received, swap.length - low, swap.length), self._static_slice(received, 0, high))
+        parts = []
+        for place, end in zip((1, 0), ends, strict=True):
+            is_there = values.compare(self._looked_up([0, 1]), values.constant(place, "i32"), "EQ")
+            parts.append(values.select(is_there, end, self._zeros(end, values.type_of(end).shape[self._step.dim])))
+        return self._side_by_side([parts[0], tile, parts[1]])
 
     def _chosen(self, tile: ir.Value) -> ir.Value:
         """The one piece of each device; what no round gives one comes as zeros, from the last."""

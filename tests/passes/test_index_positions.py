@@ -108,14 +108,26 @@ def test_a_loss_that_picks_each_labels_logit_keeps_its_logits_tiled():
     assert lowered.program.collectives_by_axis() == {"a": {"all_reduce": 2}}
 
 
-def test_a_position_is_not_followed_for_ever():
+def test_a_position_is_followed_through_many_ops():
     def step(x, i):
         rows = own(x)
         for _ in range(400):
             rows = rows + 1
         return x[rows - 400, i]
 
-    assert not marks(step)
+    assert marks(step)
+
+
+def test_positions_of_many_elements_are_found():
+    def pick(x, i):
+        return x[jnp.arange(1 << 14)[:, None], jnp.arange(1 << 12)[None], i]
+
+    shapes = (
+        jax.ShapeDtypeStruct((1 << 14, 1 << 12, 8), jnp.float32),
+        jax.ShapeDtypeStruct((1 << 14, 1 << 12), jnp.int32),
+    )
+    low = ap.jit(pick, MESH, [ap.ManualPartition({"x": 0, "i": 0}, "a"), ap.ManualPartition({"x": 1, "i": 1}, "b")])
+    assert not low.lower(*shapes).program.collectives_by_axis()
 
 
 def test_positions_are_found_again_inside_a_loop_over_microbatches():

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import autopart as ap
 
@@ -42,3 +44,16 @@ def test_a_training_step_divides_more_than_the_tokens_alone_do_and_computes_the_
     assert low.metadata.flop_divided["seq"] > alone.metadata.flop_divided["seq"]
     assert len(low.metadata.conflicts) < len(alone.metadata.conflicts)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-5), step(w, x), training_step(w, x))
+
+
+def test_a_tile_that_an_exchange_makes_one_of_the_batch_is_no_context():
+    """The order of a drawn mask needs all of a row: its tile would go to the batch, and everything with it."""
+
+    def masked(w, x, drawn):
+        kept = jnp.argsort(drawn, axis=1)[:, :32]
+        return attention(w, jnp.take_along_axis(x, kept[:, :, None], axis=1))
+
+    w, x = arrays()
+    drawn = np.random.default_rng(1).uniform(size=SIZES[:2]).astype("float32")
+    with pytest.raises(ap.PartitionError, match="nothing for Context"):
+        ap.jit(masked, MESH, [ap.Parallelism("Context(seq)")]).lower(w, x, drawn)

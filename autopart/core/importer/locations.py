@@ -43,11 +43,6 @@ class Source:
         left = [self.representatives[s] for s in specs]
         return self._with(left, self._ops, self._op_source[ops], self._call_site[ops])
 
-    def with_copies(self, specs: Sequence[int]) -> Source:
-        """With one more spec for each of `specs`, made from the same MLIR op."""
-        more = [self.representatives[s] for s in specs]
-        return self._with([*self.representatives, *more], self._ops, self._op_source, self._call_site)
-
     def rewritten(
         self,
         like: np.ndarray,

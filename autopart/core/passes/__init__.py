@@ -18,7 +18,6 @@ from autopart.core.passes.known_windows import KnownWindows
 from autopart.core.passes.layer_order import LayerOrder
 from autopart.core.passes.own_outputs import OwnOutputs
 from autopart.core.passes.patch_rows import PatchRows
-from autopart.core.passes.pooling_gradients import PoolingGradients
 from autopart.core.passes.program_pass import PASSES, PASSES_KIND, Pass, pass_of, register_pass
 from autopart.core.passes.program_verifier import InvalidProgramError, verify_program
 from autopart.core.passes.recompute import POLICIES, Policy, Recomputation
@@ -42,14 +41,13 @@ IMPORT_PASSES: tuple[Pass, ...] = (
     EqualProducts(),
     JoinedPads(),
     DeadCode(),
+    FoldedPadding(),
     Borders(),
     CombinedSlices(),
     RefilledSlices(),
     EvenSlices(),
     RefilledSlices(),
-    PoolingGradients(),
     DeadCode(),
-    FoldedPadding(),
     PatchRows(),
     SlicedProducts(),
     JoinedReductions(),
@@ -88,7 +86,6 @@ __all__ = [
     "PassWarning",
     "PatchRows",
     "Policy",
-    "PoolingGradients",
     "Recomputation",
     "RefilledSlices",
     "ScannedRows",

@@ -1,156 +1,145 @@
-"""The pass `combined_slices`: what is computed of slices, and joined or padded after that, is computed over all places.
+"""The pass `combined_slices`: what is computed of slices is a slice of what is computed over all places.
 
-    concatenate %x[:1], f(%x[1:], %x[:-1])    ->    select(iota < 1, %x, f(%x, %x moved on by 1))
-    pad f(%y[1:], %z[:-1]) by 0 and 1         ->    select(iota < 511, f(%y moved back by 1, %z), padding)
+    %l = slice %odd [0:511]                      ->    %l' = pad %odd by 1 and -1           place j is place j + 1 of it
+    %r = slice %elems [2:1024:2]                       %r' = slice %elems [0:1024:2]
+    %v = multiply %l, %r          f32[511]             %v = slice (multiply %l', %r') [1:512]
 
 So are filters, differences and every level of `jax.lax.associative_scan`, and so are their gradients. In between are
 511 places, which no axis divides; what is left has tiles all along, and rows go to the next device where something
-moves. `refilled_slices` does it where nothing is computed.
+moves. What is joined or padded after that is up to `refilled_slices`: places are counted as they are there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
-import numpy as np
-
-from autopart.core.op import OpSpec
-from autopart.core.passes.borders import MOST_ROWS
-from autopart.core.passes.cones import Cone, Grown, Places, cone_of
-from autopart.core.passes.even_slices import EVENER, ways
-from autopart.core.passes.pattern_rewriter import PatternRewriter
-from autopart.core.passes.program_pass import Pass, register_pass
+from autopart.core.op import OpSpec, TensorType
+from autopart.core.ops.rule import mappings_of, traits_of
+from autopart.core.ops.traits import Elementwise
+from autopart.core.passes.even_slices import EVENER, LEAST_KEPT, ways
+from autopart.core.passes.pads import sides_of
+from autopart.core.passes.pattern_rewriter import PatternPass, PatternRewriter
+from autopart.core.passes.program_pass import register_pass
 from autopart.core.program import Program
 
+MOST_FOLLOWED = 64
+"""Ops that are followed to where places are joined or padded."""
 
-@dataclass(frozen=True)
-class _Part:
-    """A value with its cone, and the places of the op's result, or of what it pads, that it fills."""
+
+class Row(NamedTuple):
+    """What a slice takes along one dim: every `step`-th place of a value from `start` on."""
 
     value: int
-    cone: Cone
-    begin: int
-    end: int
-
-
-@dataclass(frozen=True)
-class _Sink:
-    """A concatenation, or a pad, of what is computed of slices: of `size` places along `dim`."""
-
-    op: int
-    dim: int
+    start: int
+    step: int
     size: int
-    parts: tuple[_Part, ...]
-
-    def made_of(self) -> set[int]:
-        """The ops that compute something for it."""
-        return {op for part in self.parts for op in part.cone.inner}
 
 
 @register_pass("combined_slices")
 @dataclass(frozen=True)
-class CombinedSlices(Pass):
-    """Concatenations and pads of what is computed of slices become choices by place, where axes divide only these."""
+class CombinedSlices(PatternPass):
+    """Ops on slices become slices of ops over all places, where axes divide only these."""
+
+    def wanted(self, spec: OpSpec) -> bool:
+        """See `PatternPass.wanted`."""
+        alike = len(spec.results) == 1 and {t.shape for t in spec.operands} == {spec.results[0].shape}
+        return alike and isinstance(traits_of(spec), Elementwise) and spec.kind != "concatenate"
 
     def apply(self, program: Program) -> Program:
         """See `Pass.apply`."""
-        sliced = any(spec.kind == "slice" for spec in program.specs)
-        looked_at = np.array([spec.kind in ("pad", "concatenate") for spec in program.specs], np.bool_)
-        if program.source is None or not sliced or not looked_at.any():
-            return program
-        sinks = [_sink(program, op) for op in np.flatnonzero(looked_at[program.op_spec]).tolist()]
-        with PatternRewriter(program).begun() as at:
-            grown = Grown(at)
-            for sink in _complete(program, [sink for sink in sinks if sink is not None]):
-                _put(at, grown, sink)
-        return at.done()
+        return super().apply(program) if any(spec.kind == "slice" for spec in program.specs) else program
 
-
-def _sink(program: Program, op: int) -> _Sink | None:
-    spec = program.spec(op)
-    return _concatenation(program, op, spec) if spec.kind == "concatenate" else _pad(program, op, spec)
-
-
-def _concatenation(program: Program, op: int, spec: OpSpec) -> _Sink | None:
-    dim, parts, end = spec.attributes["dimension"], list[_Part](), 0
-    size = spec.results[0].shape[dim]
-    wanted = EVENER * min(ways(t.shape[dim]) for t in spec.operands)
-    if ways(size) < wanted:
-        return None
-    for value in program.operands_of(op).tolist():
-        begin, end = end, end + program.type_of(value).shape[dim]
-        cone = cone_of(program, value, dim, wanted)
-        if cone is None:
+    def rewrite(self, at: PatternRewriter, op: int) -> int | None:
+        """See `PatternPass.rewrite`."""
+        spec, operands, at.shares = at.spec(op), at.operands(op), True
+        shape = spec.results[0].shape
+        if not any(at.made_by(value, "slice") for value in operands):
             return None
-        parts.append(_Part(value, cone, begin, end))
-    return _checked(_Sink(op, dim, size, tuple(parts)))
-
-
-def _pad(program: Program, op: int, spec: OpSpec) -> _Sink | None:
-    """A pad along one dim, by as many places before and after as make what it pads a dim that axes divide."""
-    value, (low, high, between) = int(program.operands_of(op)[0]), _sides(spec)
-    dims = [d for d in range(len(low)) if low[d] or high[d]]
-    if len(dims) != 1 or min(low[dims[0]], high[dims[0]]) < 0:
+        for dim, length in enumerate(shape):
+            rows = [row_of(at, value, dim) for value in operands]
+            sizes = {row.size // row.step for row in rows if row is not None}
+            alike = all(row is not None or _is_alike_along(at, v, dim) for v, row in zip(operands, rows, strict=True))
+            if not alike or len(sizes) != 1 or not _is_by_place(spec, dim):
+                continue
+            [size] = sizes
+            if not 0 < (size - length) * LEAST_KEPT <= size or ways(size) < EVENER * ways(length):
+                continue
+            offsets = [row.start // row.step for row in rows if row is not None]
+            before = min(_begin(at, op, dim, offsets[0]), size - length)
+            type_ = TensorType((*shape[:dim], size, *shape[dim + 1 :]), spec.results[0].dtype)
+            longer = [grown(at, v, row, dim, before, size) for v, row in zip(operands, rows, strict=True)]
+            starts = [before if d == dim else 0 for d in range(len(shape))]
+            ends = [a + n for a, n in zip(starts, shape, strict=True)]
+            return at.slice(at.again(op, longer, [type_])[0], starts, ends)
         return None
-    [dim] = dims
-    step, length = between[dim] + 1, spec.operands[0].shape[dim]
-    begin, size = low[dim] // step, length + low[dim] // step + high[dim] // step
-    wanted = EVENER * ways(length)
-    if ways(size) < wanted or size == length:
-        return None
-    cone = cone_of(program, value, dim, wanted)
-    if cone is None or not (cone.inner or step > 1):
-        return None
-    return _checked(_Sink(op, dim, size, (_Part(value, cone, begin, begin + length),)))
 
 
-def _checked(sink: _Sink) -> _Sink | None:
-    """A pad of a slice; or what is computed for it is borders, and one part that fills at least half."""
-    computed = [part for part in sink.parts if part.cone.inner]
-    if not computed:
-        return sink if len(sink.parts) == 1 else None
-    long = [part for part in computed if part.end - part.begin > MOST_ROWS]
-    return sink if len(long) <= 1 and all(2 * (part.end - part.begin) >= sink.size for part in long) else None
+def row_of(at: PatternRewriter, value: int, dim: int) -> Row | None:
+    """The slice of one dim that makes a value, through slices of slices."""
+    start, step = 0, 1
+    row = None
+    while (spec := at.made_by(value, "slice")) is not None:
+        sizes = zip(spec.operands[0].shape, spec.results[0].shape, strict=True)
+        if any(n != m for d, (n, m) in enumerate(sizes) if d != dim):
+            break
+        stride = spec.attributes["strides"][dim] if spec.results[0].shape[dim] > 1 else 1
+        start, step = spec.attributes["start_indices"][dim] + start * stride, step * stride
+        [value] = at.operands(at.maker(value))
+        row = Row(value, start, step, at.type_of(value).shape[dim])
+    return row
 
 
-def _sides(spec: OpSpec) -> Iterator[list[int]]:
-    for name in ("edge_padding_low", "edge_padding_high", "interior_padding"):
-        yield list(spec.attributes[name])
+def _is_alike_along(at: PatternRewriter, value: int, dim: int) -> bool:
+    """True for a broadcast along the dim, and for a constant that is one number everywhere."""
+    spec = at.spec(at.maker(value))
+    if spec.kind != "broadcast_in_dim":
+        return not spec.operands and at.splat(value) is not None
+    along = tuple(spec.attributes["broadcast_dimensions"])
+    return dim not in along or spec.operands[0].shape[along.index(dim)] == 1
 
 
-def _complete(program: Program, sinks: list[_Sink]) -> list[_Sink]:
-    """Those for which nothing would be computed twice: whatever reads what is in between is one of them, or in one."""
-    pointer, uses = program.users
-    while True:
-        inside_of = {op for sink in sinks for op in sink.made_of()} | {sink.op for sink in sinks}
-        kept = [
-            sink
-            for sink in sinks
-            if all(
-                inside_of.issuperset(program.use_op[uses[pointer[value] : pointer[value + 1]]].tolist())
-                for value in program.result_ptr[list(sink.made_of())].tolist()
-            )
-        ]
-        if len(kept) == len(sinks):
-            return kept
-        sinks = kept
+def _is_by_place(spec: OpSpec, dim: int) -> bool:
+    """True if each place of the result along the dim is made of that place of the operands."""
+    return any(m.results == (dim,) and set(m.operands) == {dim} and not any(m.reads) for m in mappings_of(spec) or ())
 
 
-def _put(at: PatternRewriter, grown: Grown, sink: _Sink) -> None:
-    """Puts the choice among what is computed over all places in the place of a sink."""
-    spec, operands, at.place = at.spec(sink.op), at.operands(sink.op), at.place_of(sink.op)
-    values = [grown.value(part.value, part.cone, Places(sink.dim, part.begin, sink.size)) for part in sink.parts]
-    if spec.kind == "concatenate":
-        made = values[0]
-        for part, value in zip(sink.parts[1:], values[1:], strict=True):
-            made = at.select(at.box(at.type_of(made).shape, [(sink.dim, 0, part.begin)]), made, value)
-        at.replace(sink.op, made)
-        return
-    [value], [part], shape = values, sink.parts, at.type_of(values[0]).shape
-    mask = at.box(shape, [(sink.dim, part.begin, part.end)])
-    chosen = at.select(mask, value, at.broadcast(operands[1], shape))
-    low, high, between = _sides(spec)
-    low[sink.dim] %= between[sink.dim] + 1
-    high[sink.dim] %= between[sink.dim] + 1
-    at.replace(sink.op, at.pad(chosen, operands[1], low, high, between))
+def _begin(at: PatternRewriter, op: int, dim: int, otherwise: int) -> int:
+    """At which place the result begins in what it is joined or padded to, behind what is computed of it."""
+    for _ in range(MOST_FOLLOWED):
+        [value] = at.rewriting.results(op)
+        readers = at.rewriting.readers(value)
+        spec = at.spec(op := readers[0]) if readers else None
+        if spec is None:
+            return otherwise
+        if spec.kind == "pad":
+            low, _, between = sides_of(spec)
+            return max(low[dim], 0) // (between[dim] + 1)
+        if spec.kind == "concatenate" and spec.attributes["dimension"] == dim:
+            return sum(t.shape[dim] for t in spec.operands[: at.operands(op).index(value)])
+        if not isinstance(traits_of(spec), Elementwise) or len(spec.results) != 1:
+            return otherwise
+    return otherwise
+
+
+def grown(at: PatternRewriter, value: int, row: Row | None, dim: int, before: int, size: int) -> int:
+    """An operand over all places: where there is nothing to take, it is zero.
+
+    What is sliced is first moved by whole strides, and made as long as all strides are, so that tiles stay tiles.
+    """
+    type_ = at.type_of(value)
+    if row is None:
+        made = TensorType((*type_.shape[:dim], size, *type_.shape[dim + 1 :]), type_.dtype)
+        return at.again(at.maker(value), at.operands(at.maker(value)), [made])[0]
+    low = (before - row.start // row.step) * row.step
+    high = size * row.step - row.size - low
+    made, rank = row.value, len(type_.shape)
+    if low or high:
+        ends = [[n if d == dim else 0 for d in range(rank)] for n in (low, high)]
+        made = at.pad(made, at.constant(0, type_.dtype), *ends)
+    if row.step == 1:
+        return made
+    first, shape = row.start % row.step, at.type_of(made).shape
+    starts, steps = ([n if d == dim else m for d in range(rank)] for n, m in ((first, 0), (row.step, 1)))
+    limits = [first + (size - 1) * row.step + 1 if d == dim else n for d, n in enumerate(shape)]
+    return at.slice(made, starts, limits, steps)

@@ -33,6 +33,7 @@ from autopart.base.jit.kernels import kernel
 from autopart.core.ops.rule import has_effect
 from autopart.core.passes.program_pass import Pass, register_pass
 from autopart.core.program import ROOT, Program, Scope
+from autopart.core.ragged import pointers
 
 
 @register_pass("dead_code")
@@ -120,9 +121,9 @@ def kept_ops(program: Program, live: np.ndarray) -> Program:
         program,
         specs=[program.specs[s] for s in used.tolist()],
         op_spec=op_spec.astype(np.int32),
-        operand_ptr=_pointers(operands[live]),
+        operand_ptr=pointers(operands[live]),
         operands=value[program.operands[np.repeat(live, operands)]].astype(np.int32),
-        result_ptr=_pointers(results[live]),
+        result_ptr=pointers(results[live]),
         op_scope=scope[program.op_scope[live]].astype(np.int32),
         scopes=[_renumbered(s, op, scope) for s, kept in zip(program.scopes, live_scope, strict=True) if kept],
         arguments=value[program.arguments].tolist(),
@@ -137,10 +138,6 @@ def kept_ops(program: Program, live: np.ndarray) -> Program:
 def _new_numbers(live: np.ndarray) -> np.ndarray:
     """int64[n + 1]: how many live things stand before each; that is the new number of a live one, and of the end."""
     return np.concatenate([[0], np.cumsum(live)])
-
-
-def _pointers(counts: np.ndarray) -> np.ndarray:
-    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
 
 
 def _renumbered(old: Scope, op: np.ndarray, scope: np.ndarray) -> Scope:

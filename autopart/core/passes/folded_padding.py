@@ -20,9 +20,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from autopart.core.op import OpSpec, TensorType
+from autopart.core.op import OpSpec
 from autopart.core.ops.rules.factors import reduction_codes
 from autopart.core.ops.rules.reduce import identity
+from autopart.core.passes.pads import SIDES, sides_of
 from autopart.core.passes.pattern_rewriter import PatternPass, PatternRewriter
 from autopart.core.passes.program_pass import register_pass
 
@@ -70,7 +71,7 @@ class FoldedPadding(PatternPass):
                 operands = [at.operands((op, reader)[which])[k] for which, k in how.operands]
                 if how.like is None:
                     array, fill = operands
-                    made = at.pad(array, fill, *(how.attributes[side] for side in _SIDES))
+                    made = at.pad(array, fill, *(how.attributes[side] for side in SIDES[:2]))
                 else:
                     results = at.spec(reader).results
                     [made] = at.again((op, reader)[how.like], operands, results, **how.attributes)
@@ -82,24 +83,20 @@ def _folded(at: PatternRewriter, op: int, reader: int) -> _Folded | None:
     inner, outer = at.spec(op), at.spec(reader)
     if inner.kind == "convolution":
         return _cropped(inner, outer)
-    if inner.kind == "slice":
-        return _padded_slice(inner, outer) if outer.kind == "pad" else _sliced_slice(inner, outer)
-    fill = at.splat(at.operands(op)[1])
-    match outer.kind:
-        case "slice":
-            return _sliced_pad(inner, outer)
-        case "pad":
-            return _padded_pad(inner, outer, fill, at.splat(at.operands(reader)[1]))
-        case "convolution" if fill is not None and fill == 0:
-            space = outer.attributes["dimension_numbers"]["input_spatial_dimensions"]
-            return _with_padding(inner, outer, space, "lhs_dilation")
-        case "reduce_window" if fill is not None and len(outer.results) == 1:
-            codes, start = reduction_codes(outer.region, outer.results), at.splat(at.operands(reader)[1])
-            if codes is None or start is None or not fill == start == identity(codes[0], outer.results[0].dtype):
-                return None
-            return _with_padding(inner, outer, range(len(outer.operands[0].shape)), "base_dilations")
-        case _:
-            return None
+    fills = [at.splat(at.operands(one)[1]) if at.spec(one).kind == "pad" else None for one in (op, reader)]
+    if outer.kind in ("slice", "pad"):
+        return _sliced_slice(inner, outer) if inner.kind == outer.kind == "slice" else _one_pad(inner, outer, fills)
+    if inner.kind != "pad" or fills[0] is None:
+        return None
+    if outer.kind == "convolution":
+        space = outer.attributes["dimension_numbers"]["input_spatial_dimensions"]
+        return _with_padding(inner, outer, space, "lhs_dilation") if fills[0] == 0 else None
+    codes, start = reduction_codes(outer.region, outer.results), at.splat(at.operands(reader)[1])
+    if codes is None or len(outer.results) != 1 or start is None:
+        return None
+    if not fills[0] == start == identity(codes[0], outer.results[0].dtype):
+        return None
+    return _with_padding(inner, outer, range(len(outer.operands[0].shape)), "base_dilations")
 
 
 def _with_padding(pad: OpSpec, outer: OpSpec, dims: Sequence[int], dilated: str) -> _Folded | None:
@@ -124,81 +121,43 @@ def _with_padding(pad: OpSpec, outer: OpSpec, dims: Sequence[int], dilated: str)
 
 def _cropped(convolution: OpSpec, outer: OpSpec) -> _Folded | None:
     """A convolution that leaves what its reader, a slice or a pad that only cuts, takes of it."""
-    shape = convolution.results[0].shape
-    if outer.kind == "slice" and set(outer.attributes["strides"]) == {1}:
-        ends = zip(shape, outer.attributes["limit_indices"], strict=True)
-        before, after = outer.attributes["start_indices"], [n - limit for n, limit in ends]
-    elif outer.kind == "pad" and not any(outer.attributes["interior_padding"]):
-        before, after = ([-n for n in outer.attributes[f"edge_padding_{end}"]] for end in ("low", "high"))
-    else:
-        return None
+    low, high, between = sides_of(outer)
     space = convolution.attributes["dimension_numbers"]["output_spatial_dimensions"]
-    if min(*before, *after) < 0 or any(before[d] or after[d] for d in range(len(shape)) if d not in space):
+    others = [d for d in range(len(low)) if d not in space]
+    if any(between) or max(*low, *high) > 0 or any(low[d] or high[d] for d in others):
         return None
     own = convolution.attributes.get("padding") or ((0, 0),) * len(space)
     strides = convolution.attributes.get("window_strides") or (1,) * len(space)
     padding = tuple(
-        (low - before[d] * stride, high - after[d] * stride)
-        for d, stride, (low, high) in zip(space, strides, own, strict=True)
+        (before + low[d] * stride, after + high[d] * stride)
+        for d, stride, (before, after) in zip(space, strides, own, strict=True)
     )
     return _Folded(((0, 0), (0, 1)), {"padding": padding}, like=0)
 
 
-def _sliced_pad(pad: OpSpec, outer: OpSpec) -> _Folded | None:
-    if set(outer.attributes["strides"]) != {1} or any(pad.attributes["interior_padding"]):
+def _one_pad(inner: OpSpec, outer: OpSpec, fills: list[np.generic | None]) -> _Folded | None:
+    """One pad of two, or of a pad and a slice: nothing is cut off and filled up again, and one thing fills it."""
+    (*first, holes), (*second, more), shape = sides_of(inner), sides_of(outer), inner.operands[0].shape
+    grows = [max(n for side in sides for n in side) > 0 for sides in (first, second)]
+    both = [list(zip(a, b, strict=True)) for a, b in zip(first, second, strict=True)]
+    if any(holes) or any(more) or any(a < 0 < b for side in both for a, b in side):
         return None
-    starts, limits = outer.attributes["start_indices"], outer.attributes["limit_indices"]
-    low = [p - s for p, s in zip(pad.attributes["edge_padding_low"], starts, strict=True)]
-    sizes = zip(limits, pad.attributes["edge_padding_low"], pad.operands[0].shape, strict=True)
-    high = [limit - before - size for limit, before, size in sizes]
-    return _pad(pad.operands[0], low, high, ((0, 0), (0, 1)))
-
-
-def _padded_pad(inner: OpSpec, outer: OpSpec, fill: np.generic | None, other: np.generic | None) -> _Folded | None:
-    """One pad of two: the second cuts off what the first put there, or both put the same there."""
-    if any((*inner.attributes["interior_padding"], *outer.attributes["interior_padding"])):
+    if all(grows) and (fills[0] is None or fills[0] != fills[1]):
         return None
-    cuts = max(_edges(outer)) <= 0
-    if not cuts and not (fill is not None and fill == other and min(*_edges(inner), *_edges(outer)) >= 0):
-        return None
-    low, high = ([a + b for a, b in zip(inner.attributes[s], outer.attributes[s], strict=True)] for s in _SIDES)
-    return _pad(inner.operands[0], low, high, ((0, 0), (0, 1)))
-
-
-_SIDES = ("edge_padding_low", "edge_padding_high")
-
-
-def _edges(pad: OpSpec) -> tuple[int, ...]:
-    return tuple(n for side in _SIDES for n in pad.attributes[side])
-
-
-def _sliced_slice(inner: OpSpec, outer: OpSpec) -> _Folded | None:
-    """One slice of two."""
-    if outer.kind != "slice":
-        return None
-    steps = inner.attributes["strides"]
-    starts, limits, strides = (outer.attributes[name] for name in ("start_indices", "limit_indices", "strides"))
-    first = [a + b * step for a, b, step in zip(inner.attributes["start_indices"], starts, steps, strict=True)]
-    end = [a + (b - start - 1) * step + 1 for a, b, start, step in zip(first, limits, starts, steps, strict=True)]
-    both = [a * b for a, b in zip(steps, strides, strict=True)]
-    return _Folded(((0, 0),), {"start_indices": first, "limit_indices": end, "strides": both})
-
-
-def _padded_slice(inner: OpSpec, pad: OpSpec) -> _Folded | None:
-    if set(inner.attributes["strides"]) != {1} or any(pad.attributes["interior_padding"]):
-        return None
-    whole, starts = inner.operands[0].shape, inner.attributes["start_indices"]
-    cut = [(s, n - limit) for s, limit, n in zip(starts, inner.attributes["limit_indices"], whole, strict=True)]
-    edges = list(zip(pad.attributes["edge_padding_low"], pad.attributes["edge_padding_high"], strict=True))
-    if any(c and e > 0 for cuts, both in zip(cut, edges, strict=True) for c, e in zip(cuts, both, strict=True)):
-        return None
-    low, high = ([e[side] - c[side] for c, e in zip(cut, edges, strict=True)] for side in (0, 1))
-    return _pad(inner.operands[0], low, high, ((0, 0), (1, 1)))
-
-
-def _pad(array: TensorType, low: list[int], high: list[int], operands: tuple[tuple[int, int], ...]) -> _Folded | None:
-    """A pad of an array; None if it would leave less than nothing of it."""
-    if any(min(a, 0) + min(b, 0) <= -n for a, b, n in zip(low, high, array.shape, strict=True)):
+    low, high = ([a + b for a, b in side] for side in both)
+    if any(min(a, 0) + min(b, 0) <= -n for a, b, n in zip(low, high, shape, strict=True)):
         return None
     attributes = {"edge_padding_low": low, "edge_padding_high": high, "interior_padding": [0] * len(low)}
-    return _Folded(operands, attributes, like=None)
+    fill = 0 if outer.kind == "slice" or (inner.kind == "pad" and grows[0]) else 1
+    return _Folded(((0, 0), (fill, 1)), attributes, like=None)
+
+
+def _sliced_slice(inner: OpSpec, outer: OpSpec) -> _Folded:
+    """One slice of two."""
+    names = ("start_indices", "limit_indices", "strides")
+    both = [*(inner.attributes[name] for name in names), *(outer.attributes[name] for name in names)]
+    ends = [
+        (a + start * step, a + (limit - 1) * step + 1, step * stride)
+        for a, _, step, start, limit, stride in zip(*both, strict=True)
+    ]
+    return _Folded(((0, 0),), dict(zip(names, map(list, zip(*ends, strict=True)), strict=True)))

@@ -20,7 +20,7 @@ MOST = 1 << 18
 """Elements of an array that is looked at."""
 
 MOST_WEIGHTS = 1 << 23
-"""Elements of a matrix of weights that is looked at."""
+"""Elements of a matrix of weights that is looked at, and of what is computed on the way."""
 
 _BY_ELEMENT: Mapping[str, Callable[..., Any]] = {
     "abs": np.abs,
@@ -54,6 +54,12 @@ _COMPARED = {
 
 def numbers(at: PatternRewriter, value: int) -> np.ndarray | None:
     """The elements of a value; None where they are not known, or too many. Found out once."""
+    known, shape = columns(at, value), at.type_of(value).shape
+    return None if known is None or math.prod(shape) > _most(at) else np.broadcast_to(known, shape)
+
+
+def columns(at: PatternRewriter, value: int) -> np.ndarray | None:
+    """As `numbers`, of as large an array as there may be: a dim along which all elements are alike has the length 1."""
     left = [value]
     while left:
         reads = () if left[-1] in at.numbers else _read(at, left[-1])
@@ -83,8 +89,7 @@ def _read(at: PatternRewriter, value: int) -> list[int]:
     """What a value is computed of, if it is of a kind that is computed here."""
     op = at.maker(value)
     spec = at.spec(op)
-    size = math.prod(spec.results[0].shape) if len(spec.results) == 1 else math.inf
-    wanted = size <= _most(at) and _is_plain(at, spec.results[0].dtype)
+    wanted = len(spec.results) == 1 and _is_plain(at, spec.results[0].dtype)
     return at.operands(op) if wanted and _is_computed(at, spec) else []
 
 
@@ -94,8 +99,6 @@ def _computed(at: PatternRewriter, value: int) -> np.ndarray | None:
     spec = at.spec(op)
     if len(spec.results) != 1 or not _is_plain(at, spec.results[0].dtype):
         return None
-    if math.prod(spec.results[0].shape) > _most(at):
-        return None
     if spec.kind == "constant":
         return _constant(at, op, spec)
     if spec.kind == "argument":
@@ -103,19 +106,26 @@ def _computed(at: PatternRewriter, value: int) -> np.ndarray | None:
         return np.asarray(held[place]) if place < len(held) else None
     if not _is_computed(at, spec):
         return None
-    read = [at.numbers[operand] for operand in at.operands(op)]
-    if any(one is None for one in read):
+    read = [known for operand in at.operands(op) if (known := at.numbers[operand]) is not None]
+    if len(read) < len(spec.operands):
+        return None
+    by_column = _BY_ELEMENT.get(spec.kind) or _BY_COLUMN.get(spec.kind)
+    shapes = [known.shape for known in read] if by_column else [t.shape for t in spec.operands]
+    if max(map(math.prod, [np.broadcast_shapes(*shapes)] if by_column else shapes), default=0) > MOST_WEIGHTS:
         return None
     with np.errstate(all="ignore"):
-        if at.rounded and spec.kind in _ROUNDED:
-            made = _ROUNDED[spec.kind](spec, *read)
+        if by_column:
+            made = by_column(*read) if spec.kind in _BY_ELEMENT else by_column(spec, *read)
         else:
-            made = _BY_ELEMENT[spec.kind](*read) if spec.kind in _BY_ELEMENT else _OTHERS[spec.kind](spec, *read)
-    return None if made is None else np.asarray(made).astype(numpy_dtype(spec.results[0].dtype), copy=False)
+            whole = [np.broadcast_to(known, shape) for known, shape in zip(read, shapes, strict=True)]
+            made = (_ROUNDED if at.rounded and spec.kind in _ROUNDED else _OTHERS)[spec.kind](spec, *whole)
+    if made is None or made.size > MOST_WEIGHTS:
+        return None
+    return np.asarray(made).astype(numpy_dtype(spec.results[0].dtype), copy=False)
 
 
 def _is_computed(at: PatternRewriter, spec: OpSpec) -> bool:
-    return spec.kind in _BY_ELEMENT or spec.kind in _OTHERS or (at.rounded and spec.kind in _ROUNDED)
+    return any(spec.kind in kinds for kinds in (_BY_ELEMENT, _BY_COLUMN, _OTHERS, _ROUNDED if at.rounded else {}))
 
 
 def _is_plain(at: PatternRewriter, dtype: str) -> bool:
@@ -127,14 +137,15 @@ def _is_plain(at: PatternRewriter, dtype: str) -> bool:
 def _constant(at: PatternRewriter, op: int, spec: OpSpec) -> np.ndarray | None:
     splat, source = splat_value(spec), at.rewriting.representative(at.rewriting.spec_number(op))
     if splat is not None:
-        return np.full(spec.results[0].shape, splat)
-    return None if source is None else np.asarray(ir.DenseElementsAttr(source.attributes["value"]))
+        return np.full((1,) * len(spec.results[0].shape), splat)
+    if source is None or math.prod(spec.results[0].shape) > MOST_WEIGHTS:
+        return None
+    return np.asarray(ir.DenseElementsAttr(source.attributes["value"]))
 
 
 def _iota(spec: OpSpec) -> np.ndarray:
     dim, shape = spec.attributes["iota_dimension"], spec.results[0].shape
-    column = np.arange(shape[dim]).reshape([-1 if d == dim else 1 for d in range(len(shape))])
-    return np.broadcast_to(column, shape)
+    return np.arange(shape[dim]).reshape([-1 if d == dim else 1 for d in range(len(shape))])
 
 
 def _broadcast(spec: OpSpec, a: np.ndarray) -> np.ndarray:
@@ -142,7 +153,16 @@ def _broadcast(spec: OpSpec, a: np.ndarray) -> np.ndarray:
     shape = [1] * len(spec.results[0].shape)
     for d, n in zip(dims, a.shape, strict=True):
         shape[d] = n
-    return np.broadcast_to(a.transpose(np.argsort(dims)).reshape(shape), spec.results[0].shape)
+    return a.transpose(np.argsort(dims)).reshape(shape)
+
+
+def _reshaped(spec: OpSpec, a: np.ndarray) -> np.ndarray | None:
+    """Of dims of which some of length 1 come or go, and of others."""
+    shape, made = spec.operands[0].shape, spec.results[0].shape
+    if [n for n in shape if n > 1] == [n for n in made if n > 1]:
+        sizes = iter([m for n, m in zip(shape, a.shape, strict=True) if n > 1])
+        return a.reshape([next(sizes) if n > 1 else 1 for n in made])
+    return np.broadcast_to(a, shape).reshape(made) if math.prod(shape) <= MOST_WEIGHTS else None
 
 
 def _divide(spec: OpSpec, a: np.ndarray, b: np.ndarray) -> np.ndarray | None:
@@ -177,19 +197,23 @@ def _sliced(spec: OpSpec, a: np.ndarray) -> np.ndarray:
     return a[tuple(slice(*ends) for ends in zip(*(spec.attributes[name] for name in names), strict=True))]
 
 
-_OTHERS: Mapping[str, Callable[..., np.ndarray | None]] = {
+_BY_COLUMN: Mapping[str, Callable[..., np.ndarray | None]] = {
     "broadcast_in_dim": _broadcast,
     "compare": lambda spec, a, b: _COMPARED[spec.attributes["comparison_direction"]](a, b),
-    "concatenate": lambda spec, *parts: np.concatenate(parts, spec.attributes["dimension"]),
     "convert": _converted,
     "divide": _divide,
     "iota": _iota,
-    "reduce": _reduced,
     "remainder": _remainder,
-    "reshape": lambda spec, a: a.reshape(spec.results[0].shape),
+    "reshape": _reshaped,
+    "transpose": lambda spec, a: a.transpose(spec.attributes["permutation"]),
+}
+"""What is computed of dims of length 1 as of longer ones."""
+
+_OTHERS: Mapping[str, Callable[..., np.ndarray | None]] = {
+    "concatenate": lambda spec, *parts: np.concatenate(parts, spec.attributes["dimension"]),
+    "reduce": _reduced,
     "reverse": lambda spec, a: np.flip(a, spec.attributes["dimensions"]),
     "slice": _sliced,
-    "transpose": lambda spec, a: a.transpose(spec.attributes["permutation"]),
 }
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from autopart.core.colours import path_without_digits
 from autopart.core.passes.program_pass import Pass, register_pass
 from autopart.core.program import ROOT, Program
-from autopart.core.ragged import entries_of
+from autopart.core.ragged import entries_of, pointers
 from autopart.core.repeated_layers import RepeatedLayers, repeated_layers
 
 MOST_ALIKE = 16
@@ -106,18 +106,14 @@ def _moved(program: Program, ops: np.ndarray) -> Program:
     return replace(
         program,
         op_spec=program.op_spec[ops],
-        operand_ptr=_pointers(np.diff(program.operand_ptr)[ops]),
+        operand_ptr=pointers(np.diff(program.operand_ptr)[ops]),
         operands=number[program.operands[uses]].astype(np.int32),
-        result_ptr=_pointers(np.diff(program.result_ptr)[ops]),
+        result_ptr=pointers(np.diff(program.result_ptr)[ops]),
         arguments=number[program.arguments].tolist(),
         outputs=number[program.outputs].tolist(),
         tags={name: number[np.array(of, np.int64)].tolist() for name, of in program.tags.items()},
         source=None if program.source is None else program.source.rewritten(ops, np.full(len(ops), -1), ()),
     )
-
-
-def _pointers(counts: np.ndarray) -> np.ndarray:
-    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
 
 
 def _reads_what_is_there(program: Program) -> bool:

@@ -121,7 +121,7 @@ class PatternRewriter(MlirValues):
         self._made: dict[tuple[object, ...], int] = {}
         self._once: dict[tuple[object, ...], int] = {}
         self._shared: dict[tuple[int, ...], list[int]] = {}
-        self.known: dict[tuple[int, int], int] = {}
+        self.known: dict[tuple[int, int], Any] = {}
         self.numbers: dict[int, np.ndarray | None] = {}
         self.rounded = False
         self.shares = False
@@ -244,6 +244,13 @@ class PatternRewriter(MlirValues):
         kept = tuple(n for d, n in enumerate(self.type_of(a).shape) if d not in dims)
         made = TensorType(kept, self.type_of(a).dtype)
         return self._create("reduce", [a, start], made, by=kind, dimensions=i64s(dims))
+
+    def mark(self, op: int, **attributes: Any) -> None:
+        """Gives an op attributes that no module knows; ops that were equal and are marked alike share a spec."""
+        number = self.rewriting.spec_number(op)
+        spec = self.rewriting.spec_of(number)
+        marked = replace(spec, attributes={**spec.attributes, **attributes})
+        self.rewriting.become(op, self.rewriting.spec(marked, self.rewriting.representative(number)))
 
     def replace(self, op: int, made: int) -> None:
         """All that reads the one result of an op reads `made` from now on."""

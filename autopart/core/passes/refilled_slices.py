@@ -14,8 +14,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+
 from autopart.core.op import OpSpec
-from autopart.core.passes.borders import MOST_ROWS, row
+from autopart.core.passes.combined_slices import Row, grown, row_of
+from autopart.core.passes.cuts import MOST_ROWS, row
 from autopart.core.passes.even_slices import EVENER, ways
 from autopart.core.passes.pads import sides_of
 from autopart.core.passes.pattern_rewriter import PatternPass, PatternRewriter
@@ -41,8 +44,11 @@ class RefilledSlices(PatternPass):
 
     def rewrite(self, at: PatternRewriter, op: int) -> int | None:
         """See `PatternPass.rewrite`."""
+        at.shares = True
         if at.spec(op).kind == "pad":
-            return _pad(at, op)
+            made = _pad(at, op)
+            made = _spread(at, op) if made is None else made
+            return _scaled(at, op) if made is None else made
         return _concatenate(at, op) if any(at.made_by(value, "slice") for value in at.operands(op)) else None
 
 
@@ -76,6 +82,42 @@ def _pad(at: PatternRewriter, op: int) -> int | None:
     return at.select(at.box(shape, masked), moved, at.broadcast(fill, shape)) if masked else moved
 
 
+def _spread(at: PatternRewriter, op: int) -> int | None:
+    """Of a slice, with holes between elements: all places are spread, after those that were cut off are filled."""
+    spec, (value, fill) = at.spec(op), at.operands(op)
+    low, high, between = sides_of(spec)
+    dims = [d for d, ends in enumerate(zip(low, high, between, strict=True)) if any(ends)]
+    row = row_of(at, value, dims[0]) if len(dims) == 1 and any(between) and min(*low, *high) >= 0 else None
+    if row is None:
+        return None
+    [dim] = dims
+    length, step = spec.operands[0].shape[dim], between[dim] + 1
+    begin, size = low[dim] // step, low[dim] // step + length + high[dim] // step
+    if min(ways(size), ways(row.size // row.step)) < EVENER * ways(length):
+        return None
+    made = grown(at, value, row, dim, begin, size)
+    shape = at.type_of(made).shape
+    chosen = at.select(at.box(shape, [(dim, begin, begin + length)]), made, at.broadcast(fill, shape))
+    low[dim], high[dim] = low[dim] % step, high[dim] % step
+    return at.pad(chosen, fill, low, high, between)
+
+
+def _scaled(at: PatternRewriter, op: int) -> int | None:
+    """What is moved on and scaled by a number: moved first, so that all that reads it moves it once."""
+    spec, (value, fill) = at.spec(op), at.operands(op)
+    low, high, between = sides_of(spec)
+    inner = at.made_by(value, "multiply", "divide", "negate")
+    if inner is None or any(between) or any(map(operator.add, low, high)) or at.splat(fill) != 0:
+        return None
+    operands = at.operands(at.maker(value))
+    numbers = [at.splat(v) for v in operands]
+    moved = [at.pad(v, fill, low, high) if n is None else v for v, n in zip(operands, numbers, strict=True)]
+    finite = all(n is None or (np.isfinite(n) and n != 0) for n in numbers)
+    if not finite or numbers.count(None) != 1 or (inner.kind == "divide" and numbers[1] is None):
+        return None
+    return at.again(at.maker(value), moved)[0]
+
+
 def _rows(
     at: PatternRewriter,
     value: int,
@@ -106,10 +148,12 @@ def _concatenate(at: PatternRewriter, op: int) -> int | None:
     for value in at.operands(op):
         begin, end = end, end + at.type_of(value).shape[dim]
         sliced = _source(at, value)
-        if sliced is not None and _cuts_only(at.spec(sliced), dim):
+        if (
+            sliced is not None
+            and _cuts_only(at.spec(sliced), dim)
+            and ways(at.spec(sliced).operands[0].shape[dim]) >= wanted
+        ):
             [source], starts = at.operands(sliced), at.spec(sliced).attributes["start_indices"]
-            if ways(at.type_of(source).shape[dim]) < wanted:
-                return None
             pieces.append(_Piece(source, starts[dim], begin, end))
         elif (filled := _scalar(at, value)) is not None:
             pieces.append(_Piece(filled, 0, begin, end))
@@ -170,9 +214,10 @@ def _chosen(at: PatternRewriter, op: int, dim: int, pieces: Sequence[_Piece]) ->
         elif not low and at.type_of(piece.value) == result:
             moved = at.same(piece.value)
         else:
-            high = result.shape[dim] - at.type_of(piece.value).shape[dim] - low
-            ends = [(low, high) if d == dim else (0, 0) for d in range(len(result.shape))]
-            moved = at.pad(piece.value, at.constant(0, result.dtype), *zip(*ends, strict=True))
+            whole, size = result.shape[dim], at.type_of(piece.value).shape[dim]
+            step = max(size // whole, 1) if piece.end - piece.begin == 1 else 1
+            step = step if piece.start // step == piece.begin else 1
+            moved = grown(at, piece.value, Row(piece.value, piece.start, step, size), dim, piece.begin, whole)
         inside = at.box(result.shape, [(dim, 0, piece.begin)]) if made >= 0 else -1
         made = moved if made < 0 else at.select(inside, made, moved)
     return made

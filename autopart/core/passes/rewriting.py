@@ -27,7 +27,7 @@ from autopart.core.jax_internals import ir
 from autopart.core.op import OpSpec, TensorType
 from autopart.core.ops.rule import has_effect, rule_of
 from autopart.core.program import Program, Scope
-from autopart.core.ragged import entries_of
+from autopart.core.ragged import entries_of, pointers
 
 
 class _New(NamedTuple):
@@ -304,7 +304,11 @@ class Rewriting:
 
     def is_seen(self, value: int) -> bool:
         """The program returns the value, or a tag names it."""
-        return value in self.before.tags_of or bool(self._returned(value))
+        return value in self.before.tags_of or self.is_returned(value)
+
+    def is_returned(self, value: int) -> bool:
+        """The program returns the value."""
+        return bool(self._returned(value))
 
     def now(self, value: int) -> int:
         """What stands for a value by now: itself, or what replaced it."""
@@ -370,9 +374,9 @@ class Rewriting:
             old,
             specs=specs,
             op_spec=np.concatenate([op_spec, np.array([n.spec for n in new], np.int64)])[order].astype(np.int32),
-            operand_ptr=_pointers(reads[order]),
-            operands=value[operands[entries_of(_pointers(reads), order)]].astype(np.int32),
-            result_ptr=_pointers(results[order]),
+            operand_ptr=pointers(reads[order]),
+            operands=value[operands[entries_of(pointers(reads), order)]].astype(np.int32),
+            result_ptr=pointers(results[order]),
             op_scope=op_scope.astype(np.int32),
             scopes=self._scopes(place, op_scope),
             arguments=value[old.arguments].tolist(),
@@ -446,12 +450,8 @@ def _name(attribute: tuple[str, object]) -> str:
     return attribute[0]
 
 
-def _pointers(counts: np.ndarray) -> np.ndarray:
-    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-
-
 def _renumbered(results: np.ndarray, order: np.ndarray) -> np.ndarray:
     """int64[values]: the new number of each value."""
     number = np.empty(int(results.sum()), np.int64)
-    number[entries_of(_pointers(results), order)] = np.arange(len(number))
+    number[entries_of(pointers(results), order)] = np.arange(len(number))
     return number

@@ -16,67 +16,64 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
 
 from autopart.core.op import OpSpec
 from autopart.core.ops.rules.reshape import groups
-from autopart.core.passes.marks import marked
-from autopart.core.passes.program_pass import Pass, register_pass
-from autopart.core.program import Program
+from autopart.core.passes.pattern_rewriter import PatternPass, PatternRewriter
+from autopart.core.passes.program_pass import register_pass
 
-_HANDS_ON = frozenset({"convert", "tag", "optimization_barrier"})
+_HANDS_ON = ("convert", "tag", "optimization_barrier")
 
 
 @register_pass("scanned_rows")
 @dataclass(frozen=True)
-class ScannedRows(Pass):
+class ScannedRows(PatternPass):
     """Marks reshapes that split a batch into steps, and the slices that read a step; nothing else changes."""
 
-    def apply(self, program: Program) -> Program:
-        """See `Pass.apply`."""
-        splits = [tuple(_splits(spec)) for spec in program.specs]
-        marks: dict[int, dict[str, Any]] = {}
-        for op in np.flatnonzero(np.array([bool(s) for s in splits], np.bool_)[program.op_spec]).tolist():
-            for steps, rows in splits[program.op_spec[op]]:
-                readers = _step_readers(program, int(program.result_ptr[op]), steps, rows)
-                if readers:
-                    marks.setdefault(op, {})["steps"] = steps
-                    marks.update({reader: {"rows": pair} for reader, pair in readers.items()})
-                    break
-        return marked(program, marks)
+    roots = ("reshape",)
+
+    def wanted(self, spec: OpSpec) -> bool:
+        """See `PatternPass.wanted`."""
+        return any(_splits(spec))
+
+    def rewrite(self, at: PatternRewriter, op: int) -> None:
+        """See `PatternPass.rewrite`."""
+        for steps, rows in _splits(at.spec(op)):
+            readers = _step_readers(at, at.rewriting.results(op)[0], steps, rows)
+            if readers:
+                at.mark(op, steps=steps)
+                for reader, pair in readers.items():
+                    at.mark(reader, rows=pair)
+                return
 
 
 def _splits(spec: OpSpec) -> Iterator[tuple[int, int]]:
     """(dim of the steps, dim of the rows) wherever a reshape splits one dim."""
-    if spec.kind == "reshape" and 0 not in spec.operands[0].shape:
+    if 0 not in spec.operands[0].shape:
         for ours, theirs in groups(spec.operands[0].shape, spec.results[0].shape):
             if len(ours) == 1 < len(theirs):
                 yield theirs[0], theirs[1]
 
 
-def _step_readers(program: Program, value: int, steps: int, rows: int) -> dict[int, tuple[int, int]]:
+def _step_readers(at: PatternRewriter, value: int, steps: int, rows: int) -> dict[int, tuple[int, int]]:
     """Of each op that reads a step of the value, the dims of steps and rows; {} if anything else reads the value."""
     found: dict[int, tuple[int, int]] = {}
-    pointer, uses = program.users
-    if value in program.output_place or pointer[value] == pointer[value + 1]:
+    if at.rewriting.is_returned(value):
         return {}
-    for use in uses[pointer[value] : pointer[value + 1]].tolist():
-        op = int(program.use_op[use])
-        spec = program.spec(op)
-        if use != program.operand_ptr[op]:
+    for op in at.rewriting.readers(value):
+        spec = at.spec(op)
+        dims = steps, rows
+        if at.operands(op).index(value) != 0:
             return {}
         if _takes_one(spec, steps):
-            found[op] = (steps, rows)
+            found[op] = dims
             continue
         if spec.kind == "transpose":
             order = spec.attributes["permutation"]
-            below = _step_readers(program, int(program.result_ptr[op]), order.index(steps), order.index(rows))
-        elif spec.kind in _HANDS_ON:
-            below = _step_readers(program, int(program.result_ptr[op]), steps, rows)
-        else:
+            dims = order.index(steps), order.index(rows)
+        elif spec.kind not in _HANDS_ON:
             return {}
+        below = _step_readers(at, at.rewriting.results(op)[0], *dims)
         if not below:
             return {}
         found.update(below)

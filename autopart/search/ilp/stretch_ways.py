@@ -19,6 +19,7 @@ from autopart.core.stretch import Stretch
 from autopart.costmodel.compiled.links.redistribution_seconds import RedistributionSeconds
 from autopart.search.ilp.labels import Label, distributed_types, in_tiles, stretches_of
 from autopart.spmd.redistribution.stretch_step import stretch_steps, whole_on
+from autopart.spmd.shared_stretches import may_share
 
 
 def labels_on_the_way(
@@ -34,9 +35,14 @@ def labels_on_the_way(
 def stretch_ways(
     type_: TensorType, label: Label, stretches: Sequence[tuple[int, Stretch]], mesh: Mesh
 ) -> list[tuple[Label, float]]:
-    """(label, seconds from there at least) of each way to what a use reads, over the orders of axes on a dim."""
-    dims = tuple(stretches[number] for number in stretches_of(label))
+    """(label, seconds from there at least) of each way to what a use reads, over the orders of axes on a dim.
+
+    One exchange may bring several stretches: of each it is a part, as many as there are.
+    """
+    numbers = list(stretches_of(label))
+    dims = tuple(stretches[number] for number in numbers)
     price, found = RedistributionSeconds(mesh), list[tuple[Label, float]]()
+    sharing = may_share(tuple(stretches), numbers[0]) if len(numbers) == 1 else 1
     for begin, whole in labels_on_the_way(label, stretches):
         seconds = [
             sum(
@@ -46,5 +52,5 @@ def stretch_ways(
             for to in distributed_types(type_.shape, in_tiles(label), mesh)
             for between in [whole_on(to, [dim for (dim, _), each in zip(dims, whole, strict=True) if each])]
         ]
-        found.append((begin, min(seconds)))
+        found.append((begin, min(seconds) / sharing))
     return found

@@ -12,6 +12,7 @@ Rows     rows looked up in the inputs' rows      a reduce_scatter of these; as D
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from weakref import WeakKeyDictionary
 from autopart.core.conflicts import undecided
 from autopart.core.layout import LAST_TILE
 from autopart.core.looked_up_rows import tile_looked_up
+from autopart.core.loop_nests import tiling
 from autopart.core.ops.rule import traits_of
 from autopart.core.ops.traits import Convolution
 from autopart.core.partitioning import Partitioning
@@ -155,8 +157,18 @@ class SpatialParallelism(NamedSchedule):
 
 def _on_another_dim(space: DecisionSpace, name: str) -> Iterator[Named]:
     for axis in space.axes:
-        for probe in other_dims(space, Inputs.of(space, axis), axis)[:1]:
-            yield Named(f"{name}({axis})", carried_through(space, probe.decision), (axis,))
+        inputs = Inputs.of(space, axis)
+        others = (p.decision for p in other_dims(space, inputs, axis) if not _tiles_batch(space, inputs, p.decision))
+        for decision in itertools.islice(others, 1):
+            yield Named(f"{name}({axis})", carried_through(space, decision), (axis,))
+
+
+def _tiles_batch(space: DecisionSpace, inputs: Inputs, decision: Decision) -> bool:
+    """True if a tile of another dim, where an op needs all of that, is exchanged for one of the batch, and all
+    follows."""
+    with _decided(space, (decision,)) as partitioning:
+        axis = partitioning.mesh.index(decision.axis)
+        return any(tiling(partitioning.nests, value, axis) == dim for value, dim in inputs.dims.items())
 
 
 def carried_through(space: DecisionSpace, decision: Decision) -> Decisions:
