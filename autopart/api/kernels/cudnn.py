@@ -38,8 +38,7 @@ def cudnn_attention(ctx: mlir.LoweringRuleContext, params: Mapping[str, Any], re
     primitive, operands = cast(Primitive, ctx.primitive), tuple(ctx.avals_in)
     back = "bwd" in str(primitive)
     names = (_BACK if back else _INPUTS)[: len(operands)]
-    factors = _factors(params, operands, tuple(ctx.avals_out), names, back)
-    factors = Factors(factors.operands, tuple(factors.results[r] for r in read), factors.sliced)
+    factors = _factors(params, operands, tuple(ctx.avals_out), names, back).reading(read)
 
     def kernel(avals: Sequence[jax.ShapeDtypeStruct]) -> Flat:
         def run(*arrays: Any) -> list[Any]:

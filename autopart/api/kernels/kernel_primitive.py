@@ -7,7 +7,6 @@ Outside of partitioned programs it is what the kernel is.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -81,8 +80,7 @@ def read_called(ctx: mlir.LoweringRuleContext, params: Mapping[str, Any], read: 
     """A call in a traced program, with the results that are read."""
     called: Called = params["called"]
     factors, whole = called.factors()
-    factors = dataclasses.replace(factors, results=tuple(factors.results[r] for r in read))
-    return KernelCall(called.body(read), factors, called.work(), called, whole=whole)
+    return KernelCall(called.body(read), factors.reading(read), called.work(), called, whole=whole)
 
 
 def _batch(arrays: Sequence[Any], dims: Sequence[Any], *, called: Called) -> tuple[list[Any], list[int]]:

@@ -20,13 +20,13 @@ from autopart.core.ops.traits import Work
 
 
 def work_of_grid(params: Mapping[str, Any]) -> Work | None:
-    """The work of a whole call; None where its grid is known at run time only."""
+    """The work of a whole call; None where it does not say, and its grid is known at run time only."""
     stated, grid = params["cost_estimate"], params["grid_mapping"].grid
-    if not all(isinstance(steps, int) for steps in grid):
+    each, is_static = _work(params["jaxpr"]), all(isinstance(steps, int) for steps in grid)
+    if stated is None and not is_static:
         return None
-    each = _work(params["jaxpr"])
-    steps = math.prod(grid)
     if stated is None:
+        steps = math.prod(grid)
         return Work(each.matrix_flop * steps, each.vector_flop * steps)
     vector = float(stated.transcendentals or 0)
     return Work(float(stated.flops), vector) if each.matrix_flop else Work(0.0, float(stated.flops) + vector)

@@ -28,7 +28,6 @@ def partitioned_function(ctx: mlir.LoweringRuleContext, params: Mapping[str, Any
     name = params["partition"].__name__.removesuffix("_partition").removesuffix("partition").strip("_")
     name = name or params["call"].jaxpr.debug_info.func_name
     factors, whole = _factors(ctx, params, operands, results)
-    picked = dataclasses.replace(factors, results=tuple(factors.results[r] for r in read))
 
     def kernel(avals: Sequence[jax.ShapeDtypeStruct]) -> Flat:
         ways = factors.ways([a.shape for a in operands], [a.shape for a in avals])
@@ -43,7 +42,7 @@ def partitioned_function(ctx: mlir.LoweringRuleContext, params: Mapping[str, Any
         return run
 
     key = (id(params["partition"]), str(params["static_args"]), str(operands), str(results), str(params["call"]), *read)
-    return KernelCall(KernelBody(name, operands, kernel), picked, None, key, whole=whole)
+    return KernelCall(KernelBody(name, operands, kernel), factors.reading(read), None, key, whole=whole)
 
 
 def _mesh() -> jax.sharding.Mesh:
