@@ -123,9 +123,9 @@ class PallasCall:
         all_results, whole = self._all_factors
         return all_results.reading(self.read), whole
 
-    def block(self, number: int) -> tuple[int | None, ...]:
-        """Lengths of the blocks of an operand, or of a result behind them."""
-        return tuple(_block_length(length) for length in self._mapped[number - self._scalars].block_shape)
+    def block(self, number: int) -> tuple[int, ...]:
+        """Lengths of the blocks of an operand, or of a result behind them; 0 of those that may overlap."""
+        return tuple(_block_length(length) or 0 for length in self._mapped[number - self._scalars].block_shape)
 
     def depends(self, number: int) -> list[Depends]:
         """What each dim of the index map of such an array depends on."""
