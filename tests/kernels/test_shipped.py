@@ -63,7 +63,7 @@ def plain_decode(q, k, v):
 GRID, NAME = "its grid", "its name"
 
 ROWS = {
-    "matmul": (functools.partial(matmul, block_shape=(128, 128), block_k=128), jnp.matmul, [(256, 128), (128, 256)], GRID),
+    "matmul": (functools.partial(matmul, block_shape=(64, 64), block_k=64), jnp.matmul, [(256, 64), (64, 256)], GRID),
     "softmax": (gpu["softmax"].softmax, jax.nn.softmax, [(8, 16, 64)], GRID),
     "layer_norm": (*pair("layer_norm"), [(8, 16, 128), (128,), (128,)], NAME),
     "rms_norm": (*pair("rms_norm"), [(8, 16, 128), (128,), (128,)], NAME),

@@ -91,10 +91,13 @@ def _factors(
 
 
 def _work(params: Mapping[str, Any], operands: Sequence[Any], back: bool) -> Work:
-    """Of all scores, also those that a mask leaves out: two products forward, five backward."""
+    """Of the scores that a causal mask or a window leaves: two products forward, five backward."""
     (b, *_), (h, s, t) = operands[0].shape, _lengths(params, operands)
     d, e = operands[0].shape[-1], operands[2].shape[-1]
-    scores = float(b * h * s * t)
+    rows, window = np.arange(s), params["sliding_window_length"]
+    behind = np.minimum(rows + 1, t) if params["mask_type"].name in _CAUSAL else np.full(s, t)
+    before = 0 if window is None else np.maximum(rows + 1 - window, 0)
+    scores = float(b * h) * float(np.maximum(behind - before, 0).sum())
     products = scores * (3 * d + 2 * e) * 2 if back else scores * (d + e) * 2
     return Work(products, _EXPONENTIAL * scores)
 
