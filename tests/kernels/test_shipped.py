@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 from jax.experimental.pallas.ops.tpu.matmul import matmul
+from jax.experimental.pallas.ops.tpu.paged_attention import paged_attention
 
 import autopart as ap
 from autopart.api.kernels import named_pallas
@@ -60,7 +61,21 @@ def plain_decode(q, k, v):
     return plain_attention(q[:, :, None], jnp.swapaxes(k, 1, 2), jnp.swapaxes(v, 1, 2), causal=False)[:, :, 0]
 
 
-GRID, NAME = "its grid", "its name"
+def plain_paged(q, k_pages, v_pages, lengths, pages):
+    k, v = (jnp.moveaxis(x[:, pages], 0, 1).reshape(len(pages), len(x), -1, x.shape[-1]) for x in (k_pages, v_pages))
+    by_group = q.reshape(*k.shape[:2], -1, q.shape[-1])
+    scores = jnp.einsum("bgjd,bgtd->bgjt", by_group, k)
+    scores = jnp.where(jnp.arange(k.shape[2]) < lengths[:, None, None, None], scores, -1e30)
+    return jnp.einsum("bgjt,bgtd->bgjd", jax.nn.softmax(scores, -1), v).reshape(q.shape)
+
+
+def with_pages(attend):
+    lengths, pages = jnp.arange(8, dtype=jnp.int32) * 30 + 8, jnp.arange(128, dtype=jnp.int32).reshape(8, 16) % 64
+    return lambda q, k, v: attend(q, k, v, lengths, pages)
+
+
+PAGED = ap.kernel(functools.partial(paged_attention, pages_per_compute_block=4), like=plain_paged, name="paged")
+GRID, NAME, TWIN = "its grid", "its name", "its twin"
 
 ROWS = {
     "matmul": (functools.partial(matmul, block_shape=(64, 64), block_k=64), jnp.matmul, [(256, 64), (64, 256)], GRID),
@@ -71,6 +86,7 @@ ROWS = {
     "gmm": (lambda x, w: megablox.gmm(x, w, SIZES, jnp.float32, TILES), plain_gmm, [(256, 128), (4, 128, 256)], NAME),
     "tgmm": (lambda x, y: megablox.tgmm(x, y, SIZES, jnp.float32, TILES), plain_tgmm, [(128, 256), (256, 128)], NAME),
     "step": (step(lambda *x: gmm(*x, SIZES, jnp.float32, TILES)), step(plain_gmm), [(256, 128), (4, 128, 256)], NAME),
+    "paged": (with_pages(PAGED), with_pages(plain_paged), [(8, 16, 128), *[(4, 64, 16, 128)] * 2], TWIN),
 }  # fmt: skip
 """The kernel, its twin, shapes of operands, and what says how it is divided."""
 
@@ -80,6 +96,7 @@ TILES_OF = [
     ("layer_norm", {"args/0": 0}, {"args/0": 0}, {"all_reduce": 2}),
     ("rms_norm", {"args/0": 0}, {"args/0": 0}, {"all_reduce": 2}),
     ("gqa", {"args/0": 0}, {"args/0": 1}, {}),
+    ("paged", {"args/0": 0}, {"args/0": 1}, {}),
     ("gmm", {"args/0": 0}, {"args/1": 2}, {}),
     ("gmm", {"args/0": 0}, {"args/1": 1}, {"all_reduce": 1}),
     ("gmm", {"args/0": 0}, {"args/1": 0}, {"all_reduce": 1}),
@@ -114,4 +131,14 @@ def test_what_the_grid_alone_says_needs_no_name(name, monkeypatch):
         monkeypatch.setattr(named_pallas, "NAMED", named)
         found = kernels(ap.jit(lambda *args: kernel(*args), mesh).lower(*arrays(*shapes)))
         rules.append(sorted(each["rule"].partition("; ")[2] for each in found.values()))
-    assert (rules[0] == rules[1]) == (by == GRID)
+    assert (rules[0] == rules[1]) == (by != NAME)
+
+
+def test_paged_attention_of_a_slice_lowers_for_the_device():
+    shapes = ROWS["paged"][2]
+    operands = [jax.ShapeDtypeStruct(shape, "bfloat16") for shape in shapes]
+    low = ap.jit(lambda *args: with_pages(PAGED)(*args), ap.Mesh(MESH, device="tpu_v5e")).lower(*operands)
+    (body,) = low.traced.program.source.bodies
+    slices = body.local_avals([(4, 8, 128), *[(2, 64, 16, 128)] * 2, (4,), (4, 16)])
+    text = jax.jit(body.kernel(slices)).trace(*slices).lower(lowering_platforms=("tpu",)).as_text()
+    assert "tpu_custom_call" in text

@@ -110,10 +110,14 @@ class KernelBody:
                 traced = function.trace(*avals)
         return function, [ShapedArray(a.shape, a.dtype) for a in avals], list(traced.jaxpr.out_avals)
 
+    def is_said_to_run_on(self, *platforms: str | None) -> bool:
+        """False where `platforms` leaves one of these out."""
+        return self.platforms is None or set(platforms) <= set(self.platforms)
+
     def _refused(self, traced: jax.stages.Traced, platforms: tuple[str, ...], alone: bool) -> str:
         """Why the kernel runs on none of the platforms; empty where it does."""
-        if self.platforms is not None and not set(platforms) <= set(self.platforms):
-            return f"it is said to run on {' and '.join(self.platforms)}"
+        if not self.is_said_to_run_on(*platforms):
+            return f"it is said to run on {' and '.join(self.platforms or ())}"
         try:
             lowered: Any = traced.lower(lowering_platforms=platforms)
         except (NotImplementedError, RuntimeError, ValueError) as error:
