@@ -21,7 +21,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import mlir
 
 from autopart.core.importer.host_calls import KernelCall
-from autopart.core.kernel_calls.kernel_body import Flat, KernelBody
+from autopart.core.kernel_calls.kernel_body import KernelBody, reading
 from autopart.core.kernel_calls.sharding_rule import NONE, Factors, factors_of
 from autopart.core.ops.traits import Work
 
@@ -40,25 +40,16 @@ def cudnn_attention(ctx: mlir.LoweringRuleContext, params: Mapping[str, Any], re
     names = (_BACK if back else _INPUTS)[: len(operands)]
     factors = _factors(params, operands, tuple(ctx.avals_out), names, back).reading(read)
 
-    def kernel(avals: Sequence[jax.ShapeDtypeStruct]) -> Flat:
-        def run(*arrays: Any) -> list[Any]:
-            made = primitive.bind(*arrays, **params)
-            return [made[r] for r in read]
+    def kernel(*arrays: Any) -> list[Any]:
+        return primitive.bind(*arrays, **params)
 
-        return run
-
-    def twin(avals: Sequence[jax.ShapeDtypeStruct]) -> Flat:
-        def run(*arrays: Any) -> list[Any]:
-            given: dict[str, Any] = dict(zip(names, arrays, strict=False))
-            made = _twin_back(params, given) if back else _twin(params, given)
-            return [made[r] for r in read]
-
-        return run
+    def twin(*arrays: Any) -> list[Any]:
+        return (_twin_back if back else _twin)(params, dict(zip(names, arrays, strict=False)))
 
     has_twin = not params["dropout_rate"] and len(names) == len(operands) and not _pages(operands)
-    body = KernelBody(
-        f"cudnn attention{' backward' if back else ''}", operands, kernel, twin if has_twin else None, ("cuda",)
-    )
+    run, like = (reading(lambda _, function=function: function, read) for function in (kernel, twin))
+    name = f"cudnn attention{' backward' if back else ''}"
+    body = KernelBody(name, operands, run, like if has_twin else None, ("cuda",))
     return KernelCall(body, factors, _work(params, operands, back), (str(primitive), str(operands), str(params), *read))
 
 

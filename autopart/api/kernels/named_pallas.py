@@ -22,8 +22,6 @@ import jax
 import numpy as np
 from jax.experimental import pallas as pl
 
-from autopart.core.kernel_calls.kernel_body import Flat
-
 if TYPE_CHECKING:
     from autopart.api.kernels.pallas_call import PallasCall
 
@@ -51,16 +49,6 @@ def named(call: PallasCall) -> Named | None:
     source = str(call.params["jaxpr"].debug_info.func_src_info)
     reader = next((read for name, read in NAMED.items() if all(part in source for part in name.split("at "))), None)
     return None if reader is None or call.params["grid_mapping"].vmapped_dims else reader(call)
-
-
-def for_slices(how: Named, read: Sequence[int], interpret: bool) -> Callable[[Sequence[Any]], Flat]:
-    """The kernel for operands of any shapes, with the results that are read."""
-
-    def run(*arrays: Any) -> list[Any]:
-        made = how.run(arrays, interpret)
-        return [made[r] for r in read]
-
-    return lambda _: run
 
 
 def _grouped(call: PallasCall) -> Named | None:

@@ -22,10 +22,10 @@ import jax
 from jax.interpreters import mlir
 
 from autopart.api.kernels.index_maps import Depends, Flow, steps_per_block
-from autopart.api.kernels.named_pallas import for_slices, named
+from autopart.api.kernels.named_pallas import named
 from autopart.api.kernels.pallas_work import work_of_grid
 from autopart.core.importer.host_calls import KernelCall
-from autopart.core.kernel_calls.kernel_body import Flat, KernelBody
+from autopart.core.kernel_calls.kernel_body import Flat, KernelBody, reading
 from autopart.core.kernel_calls.sharding_rule import Factor, Factors, factors_of
 
 
@@ -33,15 +33,15 @@ def pallas_kernel(ctx: mlir.LoweringRuleContext, params: Mapping[str, Any], read
     """A Pallas call, read."""
     call = PallasCall(ctx.primitive, params, tuple(ctx.avals_in), tuple(ctx.avals_out), tuple(read))
     effect, work = bool(getattr(params["compiler_params"], "has_side_effects", False)), work_of_grid(params)
-    if how := named(call):
-        operands = (*call.operands, *how.more)
-        factors = factors_of(how.rule, [a.shape for a in operands], [a.shape for a in call.results])
-        kernel, interpreted = (for_slices(how, call.read, interpret) for interpret in (False, True))
-        body = KernelBody(how.name, operands, kernel, interpreted)
-        return KernelCall(body, factors.reading(call.read), work, call.key, effect, more=how.more)
-    factors, whole = call.factors()
-    body = KernelBody(call.name, call.operands, call.for_shapes, call.interpreted)
-    return KernelCall(body, factors, work, call.key, effect, whole)
+    how, (factors, whole) = named(call), call.factors()
+    operands, kernel, interpreted = call.operands, call.for_shapes, call.interpreted
+    if how is not None:
+        operands, whole, run = (*operands, *how.more), "", how.run
+        factors = factors_of(how.rule, [a.shape for a in operands], [a.shape for a in call.results]).reading(read)
+        kernel, interpreted = (lambda _: lambda *x: run(x, False)), (lambda _: lambda *x: run(x, True))
+    name = call.name if how is None else how.name
+    body = KernelBody(name, operands, reading(kernel, read), reading(interpreted, read))
+    return KernelCall(body, factors, work, call.key, effect, whole, () if how is None else how.more)
 
 
 class Stop(Exception):
@@ -211,11 +211,7 @@ class PallasCall:
         if self.params["cost_estimate"] is not None:
             params["cost_estimate"] = _share(self.params["cost_estimate"], math.prod(cut.values()))
 
-        def call(*operands: jax.Array) -> list[jax.Array]:
-            made = self.primitive.bind(*operands, **params)
-            return [made[r] for r in self.read]
-
-        return call
+        return lambda *operands: self.primitive.bind(*operands, **params)
 
     def interpreted(self, avals: Sequence[jax.ShapeDtypeStruct]) -> Flat:
         """The same as ops of jax, where the device's compiler does not know the kernel's."""

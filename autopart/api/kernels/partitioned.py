@@ -18,7 +18,7 @@ from jax.interpreters import mlir
 from jax.sharding import NamedSharding, PartitionSpec
 
 from autopart.core.importer.host_calls import KernelCall
-from autopart.core.kernel_calls.kernel_body import Flat, KernelBody
+from autopart.core.kernel_calls.kernel_body import Flat, KernelBody, reading
 from autopart.core.kernel_calls.sharding_rule import Factors, factors_of
 
 
@@ -35,14 +35,10 @@ def partitioned_function(ctx: mlir.LoweringRuleContext, params: Mapping[str, Any
         given, made = params["in_tree"].unflatten(map(_placed, avals)), params["out_tree"].unflatten(map(_placed, left))
         function = params["partition"](*params["static_args"], _mesh(), given, made)[1]
 
-        def run(*arrays: Any) -> list[Any]:
-            leaves = jax.tree.leaves(function(*params["in_tree"].unflatten(arrays)))
-            return [leaves[r] for r in read]
-
-        return run
+        return lambda *arrays: jax.tree.leaves(function(*params["in_tree"].unflatten(arrays)))
 
     key = (id(params["partition"]), str(params["static_args"]), str(operands), str(results), str(params["call"]), *read)
-    return KernelCall(KernelBody(name, operands, kernel), factors.reading(read), None, key, whole=whole)
+    return KernelCall(KernelBody(name, operands, reading(kernel, read)), factors.reading(read), None, key, whole=whole)
 
 
 def _mesh() -> jax.sharding.Mesh:

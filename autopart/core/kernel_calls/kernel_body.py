@@ -41,6 +41,21 @@ def mapped_over(of_shapes: OfShapes, ranks: Sequence[int]) -> OfShapes:
     return of
 
 
+def reading(of_shapes: OfShapes, results: Sequence[int]) -> OfShapes:
+    """The same, with some of the results."""
+
+    def of(avals: Sequence[jax.ShapeDtypeStruct]) -> Flat:
+        function = of_shapes(avals)
+
+        def run(*arrays: Any) -> list[Any]:
+            made = function(*arrays)
+            return [made[r] for r in results]
+
+        return run
+
+    return of
+
+
 @dataclass(frozen=True, eq=False)
 class KernelBody:
     """A kernel as it was called.
