@@ -16,6 +16,7 @@ from autopart.api.schedule import Scheduled
 from autopart.api.trace import Traced
 from autopart.base.quoting import short_place
 from autopart.base.units import bytes_text
+from autopart.core.kernel_calls.kernel_body import KernelBody
 from autopart.core.program import Program
 from autopart.spmd.run import input_layouts
 
@@ -42,9 +43,21 @@ def remarks(traced: Traced, scheduled: Scheduled) -> Iterator[str]:
             yield f"the plan was made for another program: {', '.join(differs[:MOST_DIFFERENCES])}{more}"
         for what, kind in tactic.report.get("memory_kinds", {}).items():
             yield f"{what}: memory_kind {kind!r} is kept; estimates count the array in the devices' memory, and no move"
+    yield from _twins(traced)
     yield from _in_host_memory(traced.program)
     yield from _assumed_trips(traced.program)
     yield from (f"{report.name}: {remark}" for report in traced.passes for remark in report.remarks)
+
+
+def _twins(traced: Traced) -> Iterator[str]:
+    """Kernels that are said to run on other platforms than the mesh's."""
+    bodies = traced.program.source.bodies if traced.platform else ()
+    elsewhere = (b for b in bodies if isinstance(b, KernelBody) and b.twin and not b.is_said_to_run_on(traced.platform))
+    for name, platforms in dict.fromkeys((body.name, body.platforms or ()) for body in elsewhere):
+        yield (
+            f"kernel {name}: its twin in plain jax runs in its place on {traced.platform}, since it is said to run on "
+            f"{' and '.join(platforms)}; estimates are of the kernel"
+        )
 
 
 def _donated_in_vain(program: Program) -> Iterator[str]:

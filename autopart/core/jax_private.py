@@ -8,6 +8,8 @@ is the one file to mend. Options of XLA are in `xla_options.py`.
 from __future__ import annotations
 
 import contextlib
+import contextvars
+import functools
 from collections.abc import Generator
 from typing import Any
 
@@ -50,17 +52,27 @@ _CUDNN = 91000
 """The version of cuDNN that a program is traced for where none is."""
 
 
+_is_cudnn_assumed = contextvars.ContextVar("cudnn_assumed", default=False)
+
+
 @contextlib.contextmanager
 def cudnn_assumed() -> Generator[None]:
-    """jax traces cuDNN's attention as if cuDNN were here: it asks for its version, and for nothing else."""
-    from jax._src.cudnn import fused_attention_stablehlo as attention  # few programs need it
-
-    asked = attention.check_cudnn_version
-    attention.check_cudnn_version = lambda: _CUDNN
+    """jax traces cuDNN's attention, in this thread, as if cuDNN were here: it asks for its version alone."""
+    _ask_context()
+    before = _is_cudnn_assumed.set(True)
     try:
         yield
     finally:
-        attention.check_cudnn_version = asked
+        _is_cudnn_assumed.reset(before)
+
+
+@functools.cache
+def _ask_context() -> None:
+    """What jax asks looks whether cuDNN is assumed; for good, since other threads may trace meanwhile."""
+    from jax._src.cudnn import fused_attention_stablehlo as attention  # few programs need it
+
+    asked = attention.check_cudnn_version
+    attention.check_cudnn_version = lambda: _CUDNN if _is_cudnn_assumed.get() else asked()
 
 
 jaxlib_jax: Any = _jax

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 
 import jax
 import jax.numpy as jnp
 import pytest
 
 import autopart as ap
+from autopart.core.jax_private import cudnn_assumed
 from tests.kernels.programs import MESH, arrays, close, kernels
 
 H100 = ap.Mesh(MESH, device="h100")
@@ -77,3 +79,33 @@ def test_the_kernel_of_a_slice_is_cudnns(qkv):
 def test_on_a_mesh_of_tpus_the_error_says_what_is_legal(qkv):
     with pytest.raises(ap.ProgramError, match=r"(?s)cuDNN is not detected.*for a mesh of GPUs"):
         ap.jit(loss("cudnn"), ap.Mesh(MESH, device="tpu_v5e")).lower(*qkv)
+
+
+@pytest.mark.parametrize(
+    ("how", "seen"),
+    [
+        ({}, 64 * 64),
+        ({"is_causal": True}, 64 * 65 / 2),
+        ({"is_causal": True, "local_window_size": (7, 0)}, 64 * 8 - 28),
+    ],
+)
+def test_flop_are_those_of_the_scores_that_a_mask_leaves(qkv, how, seen):
+    found = kernels(ap.jit(step(3, **how), H100).lower(*qkv))
+    assert found["cudnn attention"]["matrix_flop"] == 4 * 8 * seen * 2 * 64
+    assert found["cudnn attention backward"]["matrix_flop"] == 4 * 8 * seen * 5 * 64
+
+
+def test_threads_that_assume_cudnn_leave_others_as_they_were(qkv):
+    from jax._src.cudnn import fused_attention_stablehlo as attention
+
+    def traced(_):
+        return ap.jit(loss("cudnn"), H100).lower(*qkv).program.collectives()
+
+    with ThreadPoolExecutor(4) as threads:
+        assert not any(threads.map(traced, range(8)))
+    with cudnn_assumed(), ThreadPoolExecutor(1) as other:
+        assert attention.check_cudnn_version() > 0
+        with pytest.raises(RuntimeError, match="cuDNN is not detected"):
+            other.submit(attention.check_cudnn_version).result()
+    with pytest.raises(RuntimeError, match="cuDNN is not detected"):
+        attention.check_cudnn_version()

@@ -146,6 +146,46 @@ def test_flop_are_the_estimate_of_the_call_or_those_of_its_body():
     assert kernels(lowered(product(1000), *operands))["product"]["matrix_flop"] == 1000
 
 
+def in_some_steps(body):
+    x = jax.ShapeDtypeStruct((32, 8), "float32")
+    spec = pl.BlockSpec((8, 8), lambda i, j: (i, 0))
+    low = lowered(lambda x: call(body, ((32, 8), "float32"), (4, 4), [spec], spec, x, name="some"), x)
+    return kernels(low)["some"]["matrix_flop"] / (2 * 8 * 8 * 8)
+
+
+def test_steps_that_a_body_leaves_out_by_their_place_cost_nothing():
+    def below_the_diagonal(x, o):
+        @pl.when(pl.program_id(1) <= pl.program_id(0))
+        def _():
+            @pl.when(pl.program_id(1) > 0)
+            def _():
+                o[...] = jnp.dot(x[...], x[...])
+
+    def as_often_as_its_place_says(x, o):
+        def turn(_, y):
+            return jnp.dot(y, x[...])
+
+        o[...] = jax.lax.fori_loop(0, pl.program_id(0) + 1, turn, x[...])
+
+    def by_what_it_reads(x, o):
+        @pl.when(x[0, 0] > 0)
+        def _():
+            o[...] = jnp.dot(x[...], x[...])
+
+    assert in_some_steps(below_the_diagonal) == 6
+    assert in_some_steps(as_often_as_its_place_says) == 4 * (1 + 2 + 3 + 4)
+    assert in_some_steps(by_what_it_reads) == 16
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_causal_attention_has_the_flop_of_the_blocks_that_its_mask_leaves(causal):
+    q = jax.ShapeDtypeStruct((1, 2, 1024, 128), "bfloat16")
+    low = lowered(lambda q, k, v: flash_attention(q, k, v, causal=causal), q, q, q)
+    (found,) = kernels(low).values()
+    blocks = 8 * 9 / 2 if causal else 8 * 8
+    assert found["matrix_flop"] == 2 * blocks * 4 * 128**3
+
+
 @pytest.fixture(scope="module")
 def qkv():
     return arrays((2, 4, 128, 128), (2, 2, 128, 128), (2, 2, 128, 128))

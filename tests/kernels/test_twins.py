@@ -8,6 +8,7 @@ import pytest
 
 import autopart as ap
 from autopart.api.kernels.twin import twin_factors, twin_work
+from autopart.costmodel.hardware.devices import device
 from tests.kernels.programs import MESH, arrays, close, kernels, plain_attention, plain_norm, rms_norm
 
 S = jax.ShapeDtypeStruct
@@ -74,10 +75,24 @@ def test_a_kernel_that_cannot_be_traced_for_slices_is_not_cut_so_often():
 def test_where_the_kernel_cannot_run_the_twin_does():
     elsewhere = ap.kernel(lambda x: jax.ffi.ffi_call("nobody", S(x.shape, x.dtype))(x), like=jnp.sin, platforms=["tpu"])
     (x,) = arrays((8, 4))
-    close(
-        ap.jit(lambda x: elsewhere(x), ap.Mesh(MESH, device="tpu_v5e"), [ap.ManualPartition({"x": 0}, "d")])(x),
-        jnp.sin(x),
-    )
+    planned, here = (ap.jit(lambda x: elsewhere(x), ap.Mesh(MESH, device=d)) for d in ("tpu_v5e", "h100"))
+    close(planned(x), jnp.sin(x))
+    assert not planned.lower(x).metadata.remarks
+    (remark,) = here.lower(x).metadata.remarks
+    assert "its twin in plain jax runs in its place on cuda, since it is said to run on tpu" in remark
+
+
+def test_a_kernel_moves_its_operands_and_results_once_and_nothing_of_its_twin():
+    def twin(a, b):
+        return jnp.where(a @ b.T > 0, 1.0, 0.0) @ b
+
+    x = S((4096, 4096), "float32")
+    kernel = ap.kernel(lambda a, b: a + b, like=twin, flop=0)
+    estimate = ap.jit(lambda a, b: kernel(a, b), ap.Mesh(MESH, device="tpu_v5e")).lower(x, x).estimate
+    chip = device("tpu_v5e")
+    moved = 3 * 4 * 4096**2
+    assert estimate.peak_bytes == moved
+    assert estimate.step_s == pytest.approx(moved / (chip.hbm_bytes_per_s * chip.hbm_efficiency), rel=0.01)
 
 
 def test_a_kernel_that_asks_for_its_device_when_it_is_traced_is_planned_as_its_twin():

@@ -2,7 +2,7 @@
 
 kernel.py       `ap.kernel`: a function with a twin in plain jax, or with a rule
 twin.py         what holds for the twin, found by propagation and compared op by op with the twin of a slice
-pallas_call.py  a Pallas call, by its grid and block specs
+pallas_call.py  a Pallas call, by its grid and block specs; named_pallas.py those that say too little, by name
 partitioned.py  `custom_partitioning`, by its own sharding rule
 cudnn.py        cuDNN's attention, by name
 """

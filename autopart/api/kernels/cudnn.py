@@ -21,7 +21,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import mlir
 
 from autopart.core.importer.host_calls import KernelCall
-from autopart.core.kernel_calls.kernel_body import Flat, KernelBody
+from autopart.core.kernel_calls.kernel_body import KernelBody, reading
 from autopart.core.kernel_calls.sharding_rule import NONE, Factors, factors_of
 from autopart.core.ops.traits import Work
 
@@ -38,28 +38,18 @@ def cudnn_attention(ctx: mlir.LoweringRuleContext, params: Mapping[str, Any], re
     primitive, operands = cast(Primitive, ctx.primitive), tuple(ctx.avals_in)
     back = "bwd" in str(primitive)
     names = (_BACK if back else _INPUTS)[: len(operands)]
-    factors = _factors(params, operands, tuple(ctx.avals_out), names, back)
-    factors = Factors(factors.operands, tuple(factors.results[r] for r in read), factors.sliced)
+    factors = _factors(params, operands, tuple(ctx.avals_out), names, back).reading(read)
 
-    def kernel(avals: Sequence[jax.ShapeDtypeStruct]) -> Flat:
-        def run(*arrays: Any) -> list[Any]:
-            made = primitive.bind(*arrays, **params)
-            return [made[r] for r in read]
+    def kernel(*arrays: Any) -> list[Any]:
+        return primitive.bind(*arrays, **params)
 
-        return run
-
-    def twin(avals: Sequence[jax.ShapeDtypeStruct]) -> Flat:
-        def run(*arrays: Any) -> list[Any]:
-            given: dict[str, Any] = dict(zip(names, arrays, strict=False))
-            made = _twin_back(params, given) if back else _twin(params, given)
-            return [made[r] for r in read]
-
-        return run
+    def twin(*arrays: Any) -> list[Any]:
+        return (_twin_back if back else _twin)(params, dict(zip(names, arrays, strict=False)))
 
     has_twin = not params["dropout_rate"] and len(names) == len(operands) and not _pages(operands)
-    body = KernelBody(
-        f"cudnn attention{' backward' if back else ''}", operands, kernel, twin if has_twin else None, ("cuda",)
-    )
+    run, like = (reading(lambda _, function=function: function, read) for function in (kernel, twin))
+    name = f"cudnn attention{' backward' if back else ''}"
+    body = KernelBody(name, operands, run, like if has_twin else None, ("cuda",))
     return KernelCall(body, factors, _work(params, operands, back), (str(primitive), str(operands), str(params), *read))
 
 
@@ -92,10 +82,13 @@ def _factors(
 
 
 def _work(params: Mapping[str, Any], operands: Sequence[Any], back: bool) -> Work:
-    """Of all scores, also those that a mask leaves out: two products forward, five backward."""
+    """Of the scores that a causal mask or a window leaves: two products forward, five backward."""
     (b, *_), (h, s, t) = operands[0].shape, _lengths(params, operands)
     d, e = operands[0].shape[-1], operands[2].shape[-1]
-    scores = float(b * h * s * t)
+    rows, window = np.arange(s), params["sliding_window_length"]
+    behind = np.minimum(rows + 1, t) if params["mask_type"].name in _CAUSAL else np.full(s, t)
+    before = 0 if window is None else np.maximum(rows + 1 - window, 0)
+    scores = float(b * h) * float(np.maximum(behind - before, 0).sum())
     products = scores * (3 * d + 2 * e) * 2 if back else scores * (d + e) * 2
     return Work(products, _EXPONENTIAL * scores)
 

@@ -7,7 +7,6 @@ Outside of partitioned programs it is what the kernel is.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +17,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import batching, mlir
 
 from autopart.core.importer.host_calls import KernelCall
-from autopart.core.kernel_calls.kernel_body import Flat, KernelBody, OfShapes, mapped_over
+from autopart.core.kernel_calls.kernel_body import KernelBody, OfShapes, mapped_over, reading
 from autopart.core.kernel_calls.sharding_rule import Factors
 from autopart.core.ops.traits import Work
 
@@ -49,16 +48,8 @@ class Called:
 
     def body(self, read: Sequence[int], with_twin: bool = True) -> KernelBody:
         """What stands in the place of a call of which these results are read."""
-
-        def picking(of_shapes: OfShapes) -> OfShapes:
-            def of(avals: Sequence[Aval]) -> Flat:
-                function = of_shapes(avals)
-                return lambda *arrays: [made for r, made in enumerate(function(*arrays)) if r in read]
-
-            return of
-
-        twin = picking(self.twin) if with_twin and self.twin is not None else None
-        return KernelBody(self.name, self.operands, picking(self.kernel), twin, self.platforms)
+        twin = reading(self.twin, read) if with_twin and self.twin is not None else None
+        return KernelBody(self.name, self.operands, reading(self.kernel, read), twin, self.platforms)
 
 
 kernel_p = Primitive("autopart_kernel")
@@ -81,8 +72,7 @@ def read_called(ctx: mlir.LoweringRuleContext, params: Mapping[str, Any], read: 
     """A call in a traced program, with the results that are read."""
     called: Called = params["called"]
     factors, whole = called.factors()
-    factors = dataclasses.replace(factors, results=tuple(factors.results[r] for r in read))
-    return KernelCall(called.body(read), factors, called.work(), called, whole=whole)
+    return KernelCall(called.body(read), factors.reading(read), called.work(), called, whole=whole)
 
 
 def _batch(arrays: Sequence[Any], dims: Sequence[Any], *, called: Called) -> tuple[list[Any], list[int]]:

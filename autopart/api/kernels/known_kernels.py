@@ -6,6 +6,7 @@ import inspect
 
 from autopart.api.kernels.cudnn import cudnn_attention
 from autopart.api.kernels.kernel_primitive import kernel_p, read_called
+from autopart.api.kernels.named_pallas import NAMED
 from autopart.api.kernels.pallas_call import pallas_kernel
 from autopart.api.kernels.partitioned import partitioned_function
 from autopart.core.importer.host_calls import Kernels
@@ -22,6 +23,6 @@ KERNELS: Kernels = {
 
 def kernels_table() -> str:
     """A line for each kind of kernel: where its rule is, and what that file says first."""
-    files = dict.fromkeys(inspect.getmodule(reader) for reader in KERNELS.values())
+    files = dict.fromkeys(map(inspect.getmodule, [*KERNELS.values(), *NAMED.values()]))
     lines = (f"  {(inspect.getdoc(file) or '').partition(chr(10))[0]}" for file in files)
     return "\n".join(["kernels, which are ops of a program by themselves (docs/kernels.md)", *lines])

@@ -6,8 +6,8 @@
                                                                i: not where the body asks which step it is
 
 A slice has the smaller grid, the same blocks and the same body. A block that steps of a grid dim write in turn is no
-sum of parts: nothing says so, and the dim stays whole. The report says which index map, or what in the body, is in the
-way.
+sum of parts: nothing says so, and the dim stays whole, unless the kernel is known by name (named_pallas.py). The report
+says which index map, or what in the body, is in the way.
 """
 
 from __future__ import annotations
@@ -22,19 +22,26 @@ import jax
 from jax.interpreters import mlir
 
 from autopart.api.kernels.index_maps import Depends, Flow, steps_per_block
+from autopart.api.kernels.named_pallas import named
 from autopart.api.kernels.pallas_work import work_of_grid
 from autopart.core.importer.host_calls import KernelCall
-from autopart.core.kernel_calls.kernel_body import Flat, KernelBody
-from autopart.core.kernel_calls.sharding_rule import Factor, Factors
+from autopart.core.kernel_calls.kernel_body import Flat, KernelBody, reading
+from autopart.core.kernel_calls.sharding_rule import Factor, Factors, factors_of
 
 
 def pallas_kernel(ctx: mlir.LoweringRuleContext, params: Mapping[str, Any], read: Sequence[int]) -> KernelCall:
     """A Pallas call, read."""
     call = PallasCall(ctx.primitive, params, tuple(ctx.avals_in), tuple(ctx.avals_out), tuple(read))
-    factors, whole = call.factors()
-    body = KernelBody(call.name, call.operands, call.for_shapes, call.interpreted)
-    effect = bool(getattr(params["compiler_params"], "has_side_effects", False))
-    return KernelCall(body, factors, work_of_grid(params), call.key, effect, whole)
+    effect, work = bool(getattr(params["compiler_params"], "has_side_effects", False)), work_of_grid(params)
+    how, (factors, whole) = named(call), call.factors()
+    operands, kernel, interpreted = call.operands, call.for_shapes, call.interpreted
+    if how is not None:
+        operands, whole, run = (*operands, *how.more), "", how.run
+        factors = factors_of(how.rule, [a.shape for a in operands], [a.shape for a in call.results]).reading(read)
+        kernel, interpreted = (lambda _: lambda *x: run(x, False)), (lambda _: lambda *x: run(x, True))
+    name = call.name if how is None else how.name
+    body = KernelBody(name, operands, reading(kernel, read), reading(interpreted, read))
+    return KernelCall(body, factors, work, call.key, effect, whole, () if how is None else how.more)
 
 
 class Stop(Exception):
@@ -114,8 +121,15 @@ class PallasCall:
     def factors(self) -> tuple[Factors, str]:
         """The same, with the results that are read."""
         all_results, whole = self._all_factors
-        results = tuple(all_results.results[r] for r in self.read)
-        return dataclasses.replace(all_results, results=results), whole
+        return all_results.reading(self.read), whole
+
+    def block(self, number: int) -> tuple[int, ...]:
+        """Lengths of the blocks of an operand, or of a result behind them; 0 of those that may overlap."""
+        return tuple(_block_length(length) or 0 for length in self._mapped[number - self._scalars].block_shape)
+
+    def depends(self, number: int) -> list[Depends]:
+        """What each dim of the index map of such an array depends on."""
+        return self._maps[number - self._scalars][0]
 
     @property
     def _is_plain(self) -> bool:
@@ -197,11 +211,7 @@ class PallasCall:
         if self.params["cost_estimate"] is not None:
             params["cost_estimate"] = _share(self.params["cost_estimate"], math.prod(cut.values()))
 
-        def call(*operands: jax.Array) -> list[jax.Array]:
-            made = self.primitive.bind(*operands, **params)
-            return [made[r] for r in self.read]
-
-        return call
+        return lambda *operands: self.primitive.bind(*operands, **params)
 
     def interpreted(self, avals: Sequence[jax.ShapeDtypeStruct]) -> Flat:
         """The same as ops of jax, where the device's compiler does not know the kernel's."""

@@ -1,55 +1,152 @@
-"""Flop of a Pallas call: what it says itself, or those of its body, once for each step of the grid.
+"""Flop of a Pallas call: those of its body, once for each step of the grid that computes them.
 
-    cost_estimate=pl.CostEstimate(flops=...)     as it says
     grid (4, 8, 16), a body with one dot_general of 128 x 64 x 128      512 * 2 * 128 * 64 * 128
+    @pl.when(pl.program_id(1) >= pl.program_id(2))                      of the steps for which that holds
+    jax.lax.fori_loop(0, pl.program_id(1) + 1, ...)                     as often as the mean step goes round
+    cost_estimate=pl.CostEstimate(flops=...)                            as it says, if it says less
 
-Steps that a body leaves out at run time, such as blocks above a causal mask's diagonal, are counted.
+So blocks above a causal mask's diagonal cost nothing. What a step reads is not known: of branches that depend on it the
+longest counts, and a loop once.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 import jax
 import numpy as np
-from jax.extend.core import jaxprs_in_params
+from jax.extend.core import Literal, jaxprs_in_params
 
 from autopart.core.ops.traits import Work
 
+Known = np.ndarray[Any, Any] | None
+"""A number in each step, or in all of them; None where it is not known."""
+
+_MOST_STEPS = 1 << 16
+"""Of longer grids no step is told from another."""
+
+_OF_NUMBERS = frozenset({
+    "add", "sub", "mul", "div", "rem", "max", "min", "neg", "sign", "abs", "clamp", "eq", "ne", "lt", "le", "gt", "ge",
+    "and", "or", "xor", "not", "select_n", "convert_element_type",
+})  # fmt: skip
+"""Primitives that compute numbers of numbers, one by one."""
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """Some steps of a grid: by the dims that a body may ask for, how long they are and where each step is."""
+
+    sizes: tuple[int, ...]
+    at: list[np.ndarray] | None
+
+    def only(self, chosen: np.ndarray) -> _Steps:
+        """Of these steps those that are chosen."""
+        return _Steps(self.sizes, self.at and [_chosen(x, chosen) for x in self.at])
+
 
 def work_of_grid(params: Mapping[str, Any]) -> Work | None:
-    """The work of a whole call; None where its grid is known at run time only."""
-    stated, grid = params["cost_estimate"], params["grid_mapping"].grid
-    if not all(isinstance(steps, int) for steps in grid):
-        return None
-    each = _work(params["jaxpr"])
-    steps = math.prod(grid)
+    """The work of a whole call; None where it does not say, and its grid is known at run time only."""
+    stated, mapping = params["cost_estimate"], params["grid_mapping"]
+    vector = float(stated.transcendentals or 0) if stated else 0.0
+    if not all(isinstance(steps, int) for steps in mapping.grid):
+        return Work(float(stated.flops), vector) if stated else None
+    sizes = tuple(size for d, size in enumerate(mapping.grid) if d not in mapping.vmapped_dims)
+    few = math.prod(sizes) <= _MOST_STEPS
+    steps = _Steps(sizes, list(np.indices(sizes, np.int32).reshape(len(sizes), math.prod(sizes))) if few else None)
+    each, _ = _work(params["jaxpr"], [None] * len(params["jaxpr"].invars), steps)
+    matrix, own_vector = (math.prod(mapping.grid) * work for work in each)
     if stated is None:
-        return Work(each.matrix_flop * steps, each.vector_flop * steps)
-    vector = float(stated.transcendentals or 0)
-    return Work(float(stated.flops), vector) if each.matrix_flop else Work(0.0, float(stated.flops) + vector)
+        return Work(matrix, own_vector)
+    return Work(min(float(stated.flops), matrix), vector) if matrix else Work(0.0, float(stated.flops) + vector)
 
 
-def _work(jaxpr: Any) -> Work:
-    matrix = vector = 0.0
+def _work(jaxpr: Any, inputs: Sequence[Known], steps: _Steps) -> tuple[Work, list[Known]]:
+    """(the work of the mean step, what is known of the outputs)."""
+    known, matrix, vector = dict(zip(jaxpr.invars, inputs, strict=True)), 0.0, 0.0
+
+    def of(v: Any) -> Known:
+        if isinstance(v, Literal):
+            aval: Any = v.aval
+            return None if aval.shape else np.asarray(v.val, aval.dtype)
+        return known.get(v)
+
     for equation in jaxpr.eqns:
-        inner = [_work(getattr(j, "jaxpr", j)) for j in jaxprs_in_params(equation.params)]
-        if inner:
-            most = max(inner, key=sum)
-            times = float(equation.params.get("length", 1))
-            matrix, vector = matrix + times * most.matrix_flop, vector + times * most.vector_flop
+        given = [of(v) for v in equation.invars]
+        made: list[Known] = [None] * len(equation.outvars)
+        if any(True for _ in jaxprs_in_params(equation.params)):
+            inside = _inside(equation, given, steps)
+            parts = [(times, *_work(called, passed, of_steps)) for times, called, passed, of_steps in inside]
+            matrix += sum(times * work.matrix_flop for times, work, _ in parts)
+            vector += sum(times * work.vector_flop for times, work, _ in parts)
+            made = parts[0][2] if equation.primitive.name in ("jit", "pjit", "closed_call") else made
         elif equation.primitive.name == "dot_general":
             summed = equation.params["dimension_numbers"][0][0]
             rows = math.prod(equation.invars[0].aval.shape[d] for d in summed)
             matrix += 2.0 * rows * math.prod(equation.outvars[0].aval.shape)
         else:
-            vector += max((_computed(v.aval) for v in equation.outvars), default=0.0)
-    return Work(matrix, vector)
+            vector += max((_floats(v.aval) for v in equation.outvars), default=0.0)
+            made = [_number(equation, given, steps)] * len(made)
+        known.update(zip(equation.outvars, made, strict=True))
+    return Work(matrix, vector), [of(v) for v in jaxpr.outvars]
 
 
-def _computed(aval: Any) -> float:
+def _inside(equation: Any, given: list[Known], steps: _Steps) -> Iterator[tuple[float, Any, list[Known], _Steps]]:
+    """What an equation calls: how often the mean step does, the jaxpr, its inputs, and in which steps."""
+    name, params = equation.primitive.name, equation.params
+    inner = [getattr(j, "jaxpr", j) for j in jaxprs_in_params(params)]
+    if name == "cond" and given[0] is not None:
+        for number, branch in enumerate(inner):
+            chosen = given[0].astype(np.int32) == number
+            passed = [x if x is None else _chosen(x, chosen) for x in given[1:]]
+            yield _mean(chosen), branch, passed, steps.only(chosen)
+    elif name == "cond":
+        every = [(1.0, branch, given[1:], steps) for branch in inner]
+        yield max(every, key=lambda part: sum(_work(*part[1:])[0]))
+    elif name == "while":
+        body, carried = params["body_jaxpr"].jaxpr, given[params["cond_nconsts"] + params["body_nconsts"] :]
+        first = params["cond_jaxpr"].jaxpr
+        ends = dict(zip(first.invars, [*given[: params["cond_nconsts"]], *carried], strict=True))
+        counts = len(first.eqns) == 1 and first.eqns[0].primitive.name == "lt"  # as in a fori_loop
+        low, high = map(ends.get, first.eqns[0].invars) if counts else (None, None)
+        times = 1.0 if low is None or high is None else _mean(np.maximum(high - low, 0))
+        unknown: list[Known] = [None] * len(carried)
+        yield times, body, [*given[params["cond_nconsts"] :][: params["body_nconsts"]], *unknown], steps
+    else:
+        for each in inner:
+            is_known = name != "scan" and len(each.invars) == len(given)
+            passed = [x if is_known else None for x, _ in zip_longest(given, each.invars)][: len(each.invars)]
+            yield float(params.get("length", 1)), each, passed, steps
+
+
+def _mean(x: np.ndarray) -> float:
+    return float(x.mean()) if x.size else 0.0
+
+
+def _chosen(x: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    return x[chosen] if x.shape and chosen.shape else x
+
+
+def _number(equation: Any, given: Sequence[Known], steps: _Steps) -> Known:
+    """The number that an equation computes in each step."""
+    name, params = equation.primitive.name, equation.params
+    if name == "program_id":
+        return None if steps.at is None else steps.at[params["axis"]]
+    if name == "num_programs":
+        return np.asarray(steps.sizes[params["axis"]], np.int32)
+    if name not in _OF_NUMBERS or equation.outvars[0].aval.shape:
+        return None
+    numbers = [x for x in given if x is not None]
+    if len(numbers) < len(given):
+        return None
+    with jax.ensure_compile_time_eval():
+        return np.asarray(equation.primitive.bind(*np.broadcast_arrays(*numbers), **params))
+
+
+def _floats(aval: Any) -> float:
     """Elements of an array of floats; a reference has none, and what only moves elements is counted with the rest."""
     is_float = hasattr(aval, "shape") and jax.numpy.issubdtype(getattr(aval, "dtype", np.int32), np.inexact)
     return float(math.prod(aval.shape)) if is_float else 0.0

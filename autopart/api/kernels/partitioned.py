@@ -18,7 +18,7 @@ from jax.interpreters import mlir
 from jax.sharding import NamedSharding, PartitionSpec
 
 from autopart.core.importer.host_calls import KernelCall
-from autopart.core.kernel_calls.kernel_body import Flat, KernelBody
+from autopart.core.kernel_calls.kernel_body import Flat, KernelBody, reading
 from autopart.core.kernel_calls.sharding_rule import Factors, factors_of
 
 
@@ -28,7 +28,6 @@ def partitioned_function(ctx: mlir.LoweringRuleContext, params: Mapping[str, Any
     name = params["partition"].__name__.removesuffix("_partition").removesuffix("partition").strip("_")
     name = name or params["call"].jaxpr.debug_info.func_name
     factors, whole = _factors(ctx, params, operands, results)
-    picked = dataclasses.replace(factors, results=tuple(factors.results[r] for r in read))
 
     def kernel(avals: Sequence[jax.ShapeDtypeStruct]) -> Flat:
         ways = factors.ways([a.shape for a in operands], [a.shape for a in avals])
@@ -36,14 +35,10 @@ def partitioned_function(ctx: mlir.LoweringRuleContext, params: Mapping[str, Any
         given, made = params["in_tree"].unflatten(map(_placed, avals)), params["out_tree"].unflatten(map(_placed, left))
         function = params["partition"](*params["static_args"], _mesh(), given, made)[1]
 
-        def run(*arrays: Any) -> list[Any]:
-            leaves = jax.tree.leaves(function(*params["in_tree"].unflatten(arrays)))
-            return [leaves[r] for r in read]
-
-        return run
+        return lambda *arrays: jax.tree.leaves(function(*params["in_tree"].unflatten(arrays)))
 
     key = (id(params["partition"]), str(params["static_args"]), str(operands), str(results), str(params["call"]), *read)
-    return KernelCall(KernelBody(name, operands, kernel), picked, None, key, whole=whole)
+    return KernelCall(KernelBody(name, operands, reading(kernel, read)), factors.reading(read), None, key, whole=whole)
 
 
 def _mesh() -> jax.sharding.Mesh:

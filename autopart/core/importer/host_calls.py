@@ -43,6 +43,8 @@ class KernelCall(NamedTuple):
     effect: bool = False
     whole: str = ""
     """Why it is not sliced further."""
+    more: tuple[np.ndarray, ...] = ()
+    """Constants that it reads behind its operands."""
 
 
 ReadKernel = Callable[[mlir.LoweringRuleContext, Mapping[str, Any], Sequence[int]], KernelCall]
@@ -116,7 +118,8 @@ class _Collector:
                 "matrix_flop": matrix, "vector_flop": vector, "whole": call.whole,
             }  # fmt: skip
             types = _result_types(ctx)
-            made = iter(placeholder(KERNEL, config, operands, [types[r] for r in read], call.effect))
+            given = (*operands, *map(_constant, call.more))
+            made = iter(placeholder(KERNEL, config, given, [types[r] for r in read], call.effect))
             return [next(made) if r in read else _zeros(aval) for r, aval in enumerate(ctx.avals_out)]
 
         return lower
@@ -124,8 +127,11 @@ class _Collector:
 
 def _zeros(aval: Any) -> ir.Value:
     """What stands for a result that nobody reads."""
-    made = mlir.ir_constant(np.broadcast_to(np.zeros((), aval.dtype), aval.shape))
-    return mlir.ir_tree_registry.flatten(made)[0][0]
+    return _constant(np.broadcast_to(np.zeros((), aval.dtype), aval.shape))
+
+
+def _constant(array: np.ndarray) -> ir.Value:
+    return mlir.ir_tree_registry.flatten(mlir.ir_constant(array))[0][0]
 
 
 def _result_types(ctx: mlir.LoweringRuleContext) -> list[ir.Type]:

@@ -41,6 +41,21 @@ def mapped_over(of_shapes: OfShapes, ranks: Sequence[int]) -> OfShapes:
     return of
 
 
+def reading(of_shapes: OfShapes, results: Sequence[int]) -> OfShapes:
+    """The same, with some of the results."""
+
+    def of(avals: Sequence[jax.ShapeDtypeStruct]) -> Flat:
+        function = of_shapes(avals)
+
+        def run(*arrays: Any) -> list[Any]:
+            made = function(*arrays)
+            return [made[r] for r in results]
+
+        return run
+
+    return of
+
+
 @dataclass(frozen=True, eq=False)
 class KernelBody:
     """A kernel as it was called.
@@ -110,10 +125,14 @@ class KernelBody:
                 traced = function.trace(*avals)
         return function, [ShapedArray(a.shape, a.dtype) for a in avals], list(traced.jaxpr.out_avals)
 
+    def is_said_to_run_on(self, *platforms: str | None) -> bool:
+        """False where `platforms` leaves one of these out."""
+        return self.platforms is None or set(platforms) <= set(self.platforms)
+
     def _refused(self, traced: jax.stages.Traced, platforms: tuple[str, ...], alone: bool) -> str:
         """Why the kernel runs on none of the platforms; empty where it does."""
-        if self.platforms is not None and not set(platforms) <= set(self.platforms):
-            return f"it is said to run on {' and '.join(self.platforms)}"
+        if not self.is_said_to_run_on(*platforms):
+            return f"it is said to run on {' and '.join(self.platforms or ())}"
         try:
             lowered: Any = traced.lower(lowering_platforms=platforms)
         except (NotImplementedError, RuntimeError, ValueError) as error:

@@ -86,6 +86,10 @@ class Factors:
 
         return Factors(kept(self.operands), kept(self.results), tuple(sliced))
 
+    def reading(self, results: Sequence[int]) -> Factors:
+        """Of some of the results."""
+        return Factors(self.operands, tuple(self.results[r] for r in results), self.sliced)
+
     def mapped(self, has_dim: Sequence[bool], size: int) -> Factors:
         """With one more dim in front of some operands, and of all results."""
         taken = {name for names in (*self.operands, *self.results) for name in names}

@@ -139,7 +139,8 @@ _FIELDS = {
 """What each field of a device may be, besides numbers, which must be positive."""
 
 _MAY_BE_NONE = (
-    "vector_flop_per_s", "conv_efficiency", "spreads_per_s", "turned_per_s", "alone_per_s", "link_bytes_per_s",
+    "vector_flop_per_s", "conv_efficiency", "kernel_efficiency", "spreads_per_s", "turned_per_s", "alone_per_s",
+    "link_bytes_per_s",
 )  # fmt: skip
 
 XLA_TPU = AroundMatmul(fuses_operands=True, joins_results=True, narrows_operands=True, copies_updates=True)
@@ -168,6 +169,7 @@ class Device:
                        nothing else; None: it takes no longer than others
     matmul_efficiency  share of peak a large matmul reaches, by dtype class ("" for every other)
     conv_efficiency    the same for convolutions; None: as matmul
+    kernel_efficiency  the same for kernels that a program brings, such as flash attention; None: as matmul
     units_in_turn      its compiler does a kernel's vector work before and after the matrix unit's, not beside it
     unhidden_share     share of the shorter of a kernel's computing and its moving of bytes that nothing hides: the
                        first tiles come before any work, the last ones go after it
@@ -213,6 +215,7 @@ class Device:
     stream_share: float = 1.0
     matmul_efficiency: Mapping[str, float] = field(default_factory=lambda: {"": DEFAULT_MATMUL_EFFICIENCY})
     conv_efficiency: float | None = None
+    kernel_efficiency: float | None = None
     units_in_turn: bool = False
     unhidden_share: float = 0.0
     fed_at_hbm_rate: bool = False
@@ -310,6 +313,11 @@ class Device:
         """Share of `peak(dtype)` that a large matmul reaches."""
         by_class = self.matmul_efficiency
         return by_class.get(dtype_class(dtype), by_class.get("", DEFAULT_MATMUL_EFFICIENCY))
+
+    @property
+    def kernel_passes(self) -> float:
+        """How many times as long as a large matmul of as much flop a kernel takes that a program brings."""
+        return self.efficiency("bf16") / self.kernel_efficiency if self.kernel_efficiency else 1.0
 
 
 def _load_own() -> None:

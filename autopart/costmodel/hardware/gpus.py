@@ -113,6 +113,7 @@ A100_SOURCE = {
     "vector_flop_per_s": "19.5 TFLOP/s [N]",
     "fast": "12 links of 25 GB/s [N]; H100's curves at 2/3 of the rate: an assumption",
     "network": "200 Gbit/s at 0.9 (calculon), latencies [NC]",
+    "kernel_efficiency": "FlashAttention-2, arXiv 2307.08691: 50 to 73 %",
     "fits": "matmul and HBM efficiency as H100's [X]: an assumption; launch [XC]",
 }
 for _size, _rate in ((40, 1.555e12), (80, 2.039e12)):
@@ -127,6 +128,7 @@ for _size, _rate in ((40, 1.555e12), (80, 2.039e12)):
             vector_flop_per_s=19.5e12,
             matmul_efficiency={"": 0.76, "f32": 0.66},
             conv_efficiency=0.62,
+            kernel_efficiency=0.62,
             window_share=WINDOW_SHARE,
             compiler="xla_gpu",
             library=replace(CUDNN, workspace_bytes=4 * MIB),
@@ -151,6 +153,7 @@ for _name, _bytes, _rate in (("h100", 80e9, 3.35e12), ("h200", 141e9, 4.8e12)):
             launch_s=1.5e-6,
             matmul_efficiency={"": 0.76, "f32": 0.66, "f8": 0.98},
             conv_efficiency=0.62,
+            kernel_efficiency=0.75,
             window_share=WINDOW_SHARE,
             compiler="xla_gpu",
             library=CUDNN,
@@ -162,6 +165,7 @@ for _name, _bytes, _rate in (("h100", 80e9, 3.35e12), ("h200", 141e9, 4.8e12)):
                 "hbm_bytes": "80 GB, H200 141 GB [N]",
                 "hbm_bytes_per_s": "3.35 TB/s, H200 4.8 TB/s [N]",
                 "vector_flop_per_s": "67 TFLOP/s f32 [N]",
+                "kernel_efficiency": "FlashAttention-3, arXiv 2407.08608: up to 75 %",
                 "fast": "18 links of 25 GB/s [N], curves [X]; H200 shares H100's",
                 "network": "400 Gbit/s at 0.9 (calculon), latencies [NC]",
                 "fits": "matmul efficiency and launch [X], unseen median error 5 to 13 %; HBM efficiency, convolutions "

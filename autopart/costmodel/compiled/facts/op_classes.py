@@ -24,6 +24,7 @@ from typing import NamedTuple, TypeGuard
 import numpy as np
 
 from autopart.base.registry import RegistryError
+from autopart.core.kernel_calls.call_config import config_of
 from autopart.core.op import OpSpec
 from autopart.core.ops.rule import describe, mappings_of, named, traits_of
 from autopart.core.ops.traits import (
@@ -152,7 +153,9 @@ def spec_costs(program: Program, chip: Device) -> SpecCosts:
     classes = [FREE if view else _CLASSES[type(t)] for view, t in zip(views, traits, strict=True)]
     works = [_work(view, t, s) for view, t, s in zip(views, traits, specs, strict=True)]
     f32_matmul = [c in (MATMUL, CONV) and s.operands[0].dtype == "f32" for c, s in zip(classes, specs, strict=True)]
+    brought = [config_of(s) is not None for s in specs]
     passes = [_passes(s) if f32 or _alone(traits_of(s)) else 1.0 for f32, s in zip(f32_matmul, specs, strict=True)]
+    passes = [chip.kernel_passes if kernel else n for kernel, n in zip(brought, passes, strict=True)]
     sides = [_sides(t, s) for t, s in zip(traits, specs, strict=True)]
     swaps = [writes and spreads_less(s, side) for s, side in zip(specs, sides, strict=True)]
     groups = np.array([side.groups for side in sides], np.int64).reshape(-1, 3)
@@ -353,7 +356,10 @@ def _bits(dims: tuple[int, ...]) -> int:
 
 
 def _dtype(spec: OpSpec) -> int:
+    """Of the first operand; of a kernel that a program brings, which may read masks first, of the largest one."""
     types = spec.operands or spec.results
+    if types and config_of(spec) is not None:
+        types = (max(types, key=lambda t: t.bytes),)
     return DTYPE_CLASSES.index(dtype_class(types[0].dtype)) if types else DTYPE_CLASSES.index("f32")
 
 
