@@ -81,10 +81,12 @@ def _repeated(at: PatternRewriter, op: int) -> int | None:
 
 
 def _pad(at: PatternRewriter, op: int) -> int | None:
-    """What a pad cuts off is cut off before. A border between zeros is a sum: of the terms of which it is one, or of
+    """A pad by nothing is what it pads. What a pad cuts off is cut off before. A border between zeros is a sum: of the terms of which it is one, or of
     the places that are joined to it."""
     spec, (value, fill) = at.spec(op), at.operands(op)
     low, high, between = sides_of(spec)
+    if not any((*low, *high, *between)):
+        return value
     cut = [d for d, ends in enumerate(zip(low, high, strict=True)) if min(ends) < 0 and is_border(at, value, d)]
     if any(between):
         return _with_holes(at, op)
