@@ -42,5 +42,5 @@ def test_runs_on_gpus_are_within_their_bars_and_in_order():
     near = [row["ratio"] for row in found if row["cohort"] == "A100, and one node"]
     far = [row["ratio"] for row in found if row["cohort"] != "A100, and one node"]
     assert sum(LEAST <= ratio <= MOST for ratio in near) >= 0.85 * len(near), near
-    assert sum(0.7 <= ratio <= 1.5 for ratio in far) >= 0.8 * len(far), far
+    assert sum(0.7 <= ratio <= 1.5 for ratio in far) >= 0.75 * len(far), far
     assert summary(found)["spearman"] >= 0.95

@@ -81,8 +81,8 @@ def _repeated(at: PatternRewriter, op: int) -> int | None:
 
 
 def _pad(at: PatternRewriter, op: int) -> int | None:
-    """A pad by nothing is what it pads. What a pad cuts off is cut off before. A border between zeros is a sum: of the terms of which it is one, or of
-    the places that are joined to it."""
+    """A pad by nothing is what it pads, and what a pad cuts off is cut off before. A border between zeros is a sum: of
+    the terms of which it is one, or of the places that are joined to it."""
     spec, (value, fill) = at.spec(op), at.operands(op)
     low, high, between = sides_of(spec)
     if not any((*low, *high, *between)):

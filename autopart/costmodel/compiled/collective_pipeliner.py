@@ -12,7 +12,7 @@ trip's operand is there, and ends a trip after the last one's. Other nodes of a 
 after the other.
 """
 
-# pyright: reportArgumentType=false
+# pyright: reportArgumentType=false, reportReturnType=false
 # (an element of an array is a plain number in a kernel)
 from __future__ import annotations
 
