@@ -82,7 +82,7 @@ class Lowered:
     free_layouts: bool = False
 
     def __repr__(self) -> str:
-        cost = f", {self.estimate}" if self.estimate else ""
+        cost = f", {replace(self.estimate, simulation=None)}" if self.estimate else ""
         return " ".join(f"<{type(self).__name__} of {self.traced.program.op_count} ops over {self.mesh}{cost}>".split())
 
     @property
