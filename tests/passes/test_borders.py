@@ -114,3 +114,17 @@ def test_a_pad_that_cuts_off_more_dims_than_the_border_keeps_its_shape():
 
     step = ap.jit(fun, ap.Mesh(MESH), PLACED["rows"])
     np.testing.assert_allclose(step(U), fun(U), rtol=1e-6)
+
+
+@pytest.mark.parametrize(("images", "is_left"), [(1, False), (16, True)])
+def test_convolutions_over_borders_stay_whole_where_there_are_images_to_divide(images, is_left):
+    """Of one image the border is computed by itself, so that the image can be divided."""
+
+    def reflected(x, w):
+        x = jnp.pad(x, ((0, 0), (1, 1), (0, 0), (0, 0)), mode="reflect")
+        return jax.lax.conv_general_dilated(x, w, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+    args = (jax.ShapeDtypeStruct(shape, "float32") for shape in ((images, 4096, 64, 8), (3, 1, 8, 8)))
+    program = ap.jit(reflected, ap.Mesh({"x": 8}), []).lower(*args).program.program
+    convolutions = [op for op in range(program.op_count) if program.spec(op).kind == "convolution"]
+    assert (len(convolutions) == 1) == is_left

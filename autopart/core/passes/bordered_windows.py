@@ -17,33 +17,52 @@ A window moves over tiles of %x with a halo, and a few rows are computed from a 
 
 from __future__ import annotations
 
+from autopart.core.op import OpSpec
 from autopart.core.ops.rule import traits_of
 from autopart.core.ops.rules.reduce_window import windows
 from autopart.core.ops.rules.select_and_scatter import EXPANDED, least
 from autopart.core.ops.rules.windows import Window
-from autopart.core.ops.traits import Elementwise
+from autopart.core.ops.traits import Convolution, Elementwise
 from autopart.core.passes.cuts import MOST_JOINED, MOST_ROWS, Core, Cut, core_of, is_border, part, taken
 from autopart.core.passes.even_slices import ways
 from autopart.core.passes.pads import sides_of
 from autopart.core.passes.pattern_rewriter import PatternRewriter, dense
 from autopart.core.passes.spaces import EVENER, Space, evens_out, over, places_read, spaces_of
 
+MANY_IMAGES = 8
+"""Of so many, which axes divide, borders stay as they are: convolutions of their own cost more than they save there."""
+
 
 def windowed(at: PatternRewriter, op: int) -> int | None:
     """What stands for windows over an array with a border, or for windows that leave one."""
     spec, value = at.spec(op), at.operands(op)[0]
     for space in spaces_of(spec):
+        if ways(_images(spec, space)) >= MANY_IMAGES:
+            continue
         core = core_of(at, value, space.read)
         if is_border(at, value, space.read) and evens_out(spec, space.read):
             if _is_padding(at, op, space.read):
                 continue
-            of_kernel = space.window.window > space.window.out
-            made = _kernel_gradient(at, op, space, core) if of_kernel else _over_core(at, op, space, core)
+            made = _kernel_gradient(at, op, space, core) if _is_of_kernel(space) else _over_core(at, op, space, core)
         else:
             made = _leaving_border(at, op, space, core)
         if made is not None:
             return made
     return None
+
+
+def _images(spec: OpSpec, space: Space) -> int:
+    """How many images a convolution goes over; 1 for other windows."""
+    traits = traits_of(spec)
+    if not isinstance(traits, Convolution):
+        return 1
+    features, images = traits.read_minor_dims(spec)
+    return spec.operands[0].shape[features if _is_of_kernel(space) else images]
+
+
+def _is_of_kernel(space: Space) -> bool:
+    """True for the gradient of a kernel, whose window is all of the image."""
+    return space.window.window > space.window.out
 
 
 def _is_padding(at: PatternRewriter, op: int, dim: int) -> bool:
