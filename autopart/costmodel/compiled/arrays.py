@@ -170,7 +170,7 @@ class Lowered(NamedTuple):
     narrow[r]      redistribution r moves bf16 for f32 (`bf16_collectives.py`)
     plan_rows      int32[at_def, then redistributions for uses]: rows of `KnownPlans`
     moves_nothing  of each such row
-    order, priority, along_lanes, copied, kept, left   `Assigned` of `compiled/layout_assignment/assignment.py`
+    order, priority, along_lanes, copied, kept, left, twice   `Assigned` of `compiled/layout_assignment/assignment.py`
     axis_sizes     of the mesh
     layout_tile, matmul_tile   of the device; ones mean no padding
     spread_flop    as many operations as the vector unit could do while it puts one number along a row
@@ -203,6 +203,7 @@ class Lowered(NamedTuple):
     copied: np.ndarray
     kept: np.ndarray
     left: np.ndarray
+    twice: np.ndarray
     axis_sizes: np.ndarray
     layout_tile: tuple[int, int]
     matmul_tile: tuple[int, int, int]

@@ -156,7 +156,7 @@ def in_flight(
         until_s[p] = total
         if graph.nodes.kind[order[p]] == KERNEL:
             total += timed.seconds[order[p]]
-    before = 0
+    ended = 0
     for p in range(nodes):
         k = order[p]
         if graph.nodes.kind[k] == KERNEL or link_s[k] <= 0.0:
@@ -165,7 +165,7 @@ def in_flight(
         if buffers.bytes[result] > buffers.bytes[source]:
             q = p
             while (
-                q > before and until_s[q] > until_s[p] - link_s[k] and slot[order[q - 1]] > buffers.made[source]
+                q > ended and until_s[q] > until_s[p] - link_s[k] and slot[order[q - 1]] > buffers.made[source]
                 and graph.nodes.scope[order[q - 1]] == graph.nodes.scope[k]
             ):  # fmt: skip
                 q -= 1
@@ -178,4 +178,4 @@ def in_flight(
             ):  # fmt: skip
                 q += 1
             buffers.end[source] = max(buffers.end[source], slot[order[q]])
-        before = p
+        ended = p

@@ -20,7 +20,7 @@ import numpy as np
 
 from autopart.base.jit.kernels import kernel
 from autopart.costmodel.compiled.arrays import LocalArrays, ProgramArrays
-from autopart.costmodel.compiled.facts.op_classes import ELEMENTWISE, REDUCE
+from autopart.costmodel.compiled.facts.op_classes import ELEMENTWISE, REDUCE, UPDATE
 from autopart.costmodel.compiled.fusion.kernel_graph import KERNEL, OVERWRITTEN, KernelGraph, until
 from autopart.costmodel.compiled.slots import UNKNOWN, before, early, slot_of
 
@@ -91,6 +91,8 @@ def last_slots(
                 at = until(program.scopes, local.home[buffer], graph.nodes.scope[k], at)
             last[buffer] = max(last[buffer], at)
     for k in range(graph.nodes.shape[0]):
+        if graph.nodes.kind[k] != KERNEL or program.ops.op_class[graph.nodes.subject[k]] != UPDATE:
+            continue
         for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
             buffer = graph.reads.read_buffer[i]
             if graph.reads.read_how[i] & OVERWRITTEN and _is_carried(program, buffer):

@@ -80,6 +80,7 @@ class Assigned(NamedTuple):
     priority      int8[values]: of the constraint by which it is so
     along_lanes   bool[ops]: it spreads what it reads along the lanes of its result
     copied, kept, left   of uses, values and ops, as `copied_elements` fills them in
+    twice         float64[ops]: elements of a result that is written in a second order (`written_twice`)
     """
 
     layout: np.ndarray
@@ -88,6 +89,7 @@ class Assigned(NamedTuple):
     copied: np.ndarray
     kept: np.ndarray
     left: np.ndarray
+    twice: np.ndarray
 
 
 @kernel
@@ -105,7 +107,6 @@ def assign_layouts(
         layout[value], scratch.priority[value], scratch.asked[value] = row_major(values.rank[value]), UNASKED, 0
     if ops.ended.shape[0] > 0:
         _read_asked(ops, by, scratch)
-    if ops.ended.shape[0] > 0:
         _all_forward(ops, values, by, tile, scratch, layout, False)
     _all_forward(ops, values, by, tile, scratch, layout, True)
     for value in range(layout.shape[0]):
@@ -423,16 +424,17 @@ class LayoutAssignment:
         ops, values = len(self.ops.op_spec), len(native)
         found = Assigned(
             empty(values, np.uint64), self.scratch.priority, empty(ops, np.bool_), empty(len(self.ops.operands)),
-            empty(values, np.bool_), empty(ops),
+            empty(values, np.bool_), empty(ops), empty(ops),
         )  # fmt: skip
         sharded = ShardedValues(self.shape, self.rank, self.element_bytes, native, axis_sizes, self.as_stored)
+        found.twice[:] = 0.0
         if tile[1] == 1:
             if by_library:
                 written_twice(
                     self.ops, sharded, self.by, self.is_view, self.scratch, found.layout, empty(values, np.int32),
-                    found.kept, found.left,
+                    found.kept, found.twice,
                 )  # fmt: skip
-            for array in found[:-1] if by_library else found:
+            for array in found[:-1]:
                 array[:] = 0
             return found
         assign_layouts(self.ops, sharded, self.by, tile, self.scratch, found)

@@ -35,9 +35,9 @@ BATCH, ROWS, COLUMNS = range(3)
 @kernel
 def written_twice(
     ops: Ops, values: ShardedValues, by: Transfers, is_view: np.ndarray, scratch: Scratch, layout: np.ndarray,
-    root: np.ndarray, read: np.ndarray, left: np.ndarray,
+    root: np.ndarray, read: np.ndarray, twice: np.ndarray,
 ) -> None:  # fmt: skip
-    """Fills in left, float64[ops]: minus the elements of a result that is written in a second order, else 0.
+    """Fills in twice, float64[ops]: the elements of a result that is written in a second order, else 0.
 
     Scratch: layout, uint64[values]; root, int32[values], what a view shows; read, bool[values]: a reader takes it as it
     lies; scratch.is_copied: one asks for another order.
@@ -69,12 +69,11 @@ def written_twice(
         if is_product and first < ops.result_ptr[op + 1]:
             scratch.priority[first] = ASKED
     for op in range(ops.op_spec.shape[0]):
-        first, left[op] = ops.result_ptr[op], 0.0
+        first = ops.result_ptr[op]
         if first < ops.result_ptr[op + 1] and read[first] and scratch.is_copied[first]:
-            elements = 1.0
+            twice[op] = 1.0
             for d in range(local_dims(values, first, scratch.dims)):
-                elements *= scratch.dims[d]
-            left[op] = -elements
+                twice[op] *= scratch.dims[d]
 
 
 @kernel

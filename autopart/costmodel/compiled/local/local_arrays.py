@@ -55,8 +55,7 @@ def _values(program: ProgramArrays, known: SizeTable, lowered: Lowered, held: Lo
             in_bytes, elements, registers = size.in_bytes, size.elements, size.registers
         op = program.values.value_op[value]
         held.values.native_bytes[value] = in_bytes
-        again = lowered.left[op] if layout_tile[1] == 1 else 0.0
-        if lowered.left[op] != again and program.ops.carry_body[op] < 0:
+        if lowered.left[op] != 0.0 and program.ops.carry_body[op] < 0:
             row = size_row(
                 program, known, value, layout, row_major(program.values.rank[value]), axis_sizes, layout_tile
             )
@@ -69,7 +68,7 @@ def _values(program: ProgramArrays, known: SizeTable, lowered: Lowered, held: Lo
         held.values.settled_bytes[value] = in_bytes
         held.values.settled_elements[value] = elements
         held.values.at_def[value] = -1
-        held.values.copy_bytes[value] = -again * program.values.element_bytes[value]
+        held.values.copy_bytes[value] = lowered.twice[op] * program.values.element_bytes[value]
         held.values.shows[value] = held.values.left_in[value] = value
         inside_loop = program.ops.carry_body[op] >= 0 and value == program.result_ptr[op]
         held.home[value] = program.ops.carry_body[op] if inside_loop else program.ops.op_scope[op]

@@ -41,10 +41,9 @@ def op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None
         _copy_operands(program, lowered, held, op)
         if lowered.left[op] != 0.0:
             each = program.values.element_bytes[result]
-            if lowered.layout_tile[1] == 1:
-                held.ops.copied_bytes[op] -= lowered.left[op] * each
-            else:
-                held.ops.copied_bytes[op] += _copied_bytes(lowered, lowered.left[op], 2.0 * each)
+            held.ops.copied_bytes[op] += _copied_bytes(lowered, lowered.left[op], 2.0 * each)
+        elif lowered.twice[op] != 0.0:
+            held.ops.copied_bytes[op] += lowered.twice[op] * program.values.element_bytes[result]
         if kind in (MATMUL, CONV):
             in_groups = _groups_as_one(program, lowered, held, op)
             held.ops.unfilled[op] = _unfilled(
