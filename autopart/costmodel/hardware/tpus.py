@@ -116,7 +116,6 @@ register_device(
         turned_per_s=44e9,
         on_chip_bytes=0.0,
         columns_together=False,
-        window_share=0.5,
         assigns_on_chip=False,
         source={
             "peak_flop_per_s": "45 TFLOP/s a chip [P], 22.8 a core [L]; f32 runs as one bf16 pass",
@@ -151,7 +150,6 @@ register_device(
         on_chip_bytes=0.0,
         reduces_whole=True,
         columns_together=False,
-        window_share=0.5,
         assigns_on_chip=False,
         source={
             "peak_flop_per_s": "123 TFLOP/s a chip [G][P], 61.4 a core [L]; f32 runs as one bf16 pass",
