@@ -156,7 +156,8 @@ def _fuse_able(program: ProgramArrays, local: LocalArrays, duplicate: bool, most
             operands[value], fused.cycles[value] = 0.0, 0.0
             leaves.filled[value], leaves.small[value] = UNKNOWN, 0.0
             fused.ends[value] = fused.merges[value] = fused.turned[value] = False
-        value, read, near, turned = program.result_ptr[op], 0.0, False, program.ops.turns[op]
+        value, read, near = program.result_ptr[op], 0.0, False
+        turned = program.ops.turns[op]
         cycles = program.ops.cycles[op]
         if program.result_ptr[op + 1] - value != 1 or program.ops.is_argument[op]:
             continue
@@ -172,6 +173,7 @@ def _fuse_able(program: ProgramArrays, local: LocalArrays, duplicate: bool, most
                 turned = turned or fused.turned[operand]
             else:
                 here = 0.0 if program.values.is_splat[operand] else share
+                turned = turned or local.values.laid_anew[operand]
             read += here
             kind = program.ops.op_class[program.uses.producer[use]]
             near = near or fused.ends[operand] or kind in (MATMUL, CONV)

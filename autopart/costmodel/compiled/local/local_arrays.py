@@ -68,6 +68,7 @@ def _values(program: ProgramArrays, known: SizeTable, lowered: Lowered, held: Lo
         held.values.settled_bytes[value] = in_bytes
         held.values.settled_elements[value] = elements
         held.values.at_def[value] = -1
+        held.values.laid_anew[value] = lowered.layout_tile[1] == 1 and lowered.kept[value]
         held.values.copy_bytes[value] = lowered.twice[op] * program.values.element_bytes[value]
         held.values.shows[value] = held.values.left_in[value] = value
         inside_loop = program.ops.carry_body[op] >= 0 and value == program.result_ptr[op]
