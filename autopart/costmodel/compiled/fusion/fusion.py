@@ -157,7 +157,7 @@ def _fuse_able(program: ProgramArrays, local: LocalArrays, duplicate: bool, most
             leaves.filled[value], leaves.small[value] = UNKNOWN, 0.0
             fused.ends[value] = fused.merges[value] = fused.turned[value] = False
         value, read, near = program.result_ptr[op], 0.0, False
-        turned = program.ops.turns[op]
+        turned = local.values.turned[value]
         cycles = program.ops.cycles[op]
         if program.result_ptr[op + 1] - value != 1 or program.ops.is_argument[op]:
             continue

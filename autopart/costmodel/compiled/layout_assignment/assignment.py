@@ -435,8 +435,8 @@ class LayoutAssignment:
                     empty(values, np.int32), empty(values, np.bool_), found.kept, found.twice,
                 )  # fmt: skip
             else:
-                found.kept[:] = False
-            for array in (found.layout, found.priority, found.along_lanes, found.copied, found.left):
+                found.kept[:], found.priority[:] = False, UNASKED
+            for array in (found.layout, found.along_lanes, found.copied, found.left):
                 array[:] = 0
             return found
         assign_layouts(self.ops, sharded, self.by, tile, self.scratch, found)
