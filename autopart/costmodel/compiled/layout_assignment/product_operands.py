@@ -31,7 +31,7 @@ from autopart.costmodel.compiled.layout_assignment.layout_constraints import (
     local_dims,
 )
 from autopart.costmodel.compiled.layout_assignment.layout_through import through
-from autopart.costmodel.compiled.layout_assignment.transfers import FOLLOWS, NO_GROUP, STRICT, Transfers
+from autopart.costmodel.compiled.layout_assignment.transfers import CARRIED, FLEXIBLE, FOLLOWS, NO_GROUP, STRICT, Transfers
 from autopart.costmodel.compiled.tiled_layouts import dim_at, row_major
 
 BATCH, ROWS, COLUMNS = range(3)
@@ -55,7 +55,7 @@ def written_twice(
         anew[value] = scratch.is_copied[value] = False
     for op in range(ops.op_spec.shape[0]):
         spec, first, start = ops.op_spec[op], ops.result_ptr[op], ops.operand_ptr[op]
-        is_product = by.kind[spec] == STRICT and not by.is_convolution[spec]
+        is_product = by.kind[spec] in (STRICT, FLEXIBLE) and not by.is_convolution[spec]
         for use in range(start, ops.operand_ptr[op + 1]):
             value, at = ops.operands[use], by.first[spec] + use - start
             follows = by.kind[spec] == FOLLOWS and first < ops.result_ptr[op + 1]
@@ -78,7 +78,7 @@ def written_twice(
                     anew[max(product[first], product[value])] = True
                     if product[value] < product[first]:
                         layout[first], product[first] = found, product[value]
-        if is_product and first < ops.result_ptr[op + 1]:
+        if (is_product or by.kind[spec] == CARRIED) and first < ops.result_ptr[op + 1]:
             scratch.priority[first] = ASKED
     for op in range(ops.op_spec.shape[0]):
         first = ops.result_ptr[op]
