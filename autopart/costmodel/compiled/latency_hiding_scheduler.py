@@ -5,6 +5,8 @@
     %dw2 = dot %dy2 %x2        then the gradients, each beside the reduction of the one before: what they are computed
     %dw1 = dot %dy1 %x1        from lives until then
 
+In a loop they come behind the way back to the layer before, and what they add to is carried.
+
 The scheduler (`latency_hiding_scheduler.cc`) goes from the end of a program to its beginning. A reduction whose result
 the end asks for is in flight as soon as it is met there, and products that nothing but reductions waits for are ready
 to hide it. So it is in 11 programs compiled for an H100 under data parallelism and FSDP, but for two in which some of
@@ -82,6 +84,20 @@ def _what_waits(
                 reduced[buffer] = True
             else:
                 needed[buffer] = True
+    _go_back(program, graph, needed, reduced, last)
+    if program.carries.shape[0] > 0:
+        for i in range(program.carries.shape[0]):
+            op = program.carries[i]
+            if needed[program.result_ptr[op]]:  # what the next turn computes products of
+                needed[local.uses.use_buffer[program.operand_ptr[op] + 1]] = True
+        _go_back(program, graph, needed, reduced, last)
+
+
+@kernel
+def _go_back(
+    program: ProgramArrays, graph: KernelGraph, needed: np.ndarray, reduced: np.ndarray, last: np.ndarray
+) -> None:
+    """Goes on with `needed`, `reduced` and `last`, from the end of the program to its beginning."""
     for k in range(graph.nodes.shape[0] - 1, -1, -1):
         waits = joins = False
         for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):

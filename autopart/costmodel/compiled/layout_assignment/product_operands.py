@@ -31,7 +31,14 @@ from autopart.costmodel.compiled.layout_assignment.layout_constraints import (
     local_dims,
 )
 from autopart.costmodel.compiled.layout_assignment.layout_through import through
-from autopart.costmodel.compiled.layout_assignment.transfers import CARRIED, FLEXIBLE, FOLLOWS, NO_GROUP, STRICT, Transfers
+from autopart.costmodel.compiled.layout_assignment.transfers import (
+    CARRIED,
+    FLEXIBLE,
+    FOLLOWS,
+    NO_GROUP,
+    STRICT,
+    Transfers,
+)
 from autopart.costmodel.compiled.tiled_layouts import dim_at, row_major
 
 BATCH, ROWS, COLUMNS = range(3)
