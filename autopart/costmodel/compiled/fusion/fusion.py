@@ -21,7 +21,8 @@ A kernel of several ops is then merged into all that read its result, where that
 (`fusion_merger.py`).
 
 XLA:GPU (`priority_fusion.cc`) asks whether computing a value again takes longer than moving it: its fusion counts 467
-clock cycles for a tanh, so the tanh of a GELU in bf16 is written beside the GELU for the backward pass.
+clock cycles for a tanh, so the tanh of a GELU in bf16 is written beside the GELU for the backward pass. Reading across
+rows is dear, too: what a transpose leaves is written where several kernels read it.
 
 Random bits are made of no buffer, so each reader computes them, some 120 ops for a number. They are an operand to
 XLA's rule all the same: what a mask of them drops is made from two, and is written where several kernels read it.

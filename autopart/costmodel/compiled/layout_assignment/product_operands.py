@@ -10,9 +10,9 @@ stays, and the other array is laid anew:
 
     %e = multiply %p, %dp   %dp, a product's too, row-major f32[b,h,g,t,s]: copied before into the order of %p
 
-Source: XLA's `gpu/transforms/layout_assignment.cc`
-(`SetDotOperandLayout`: row-major if that is a matrix, else batch dims, rows, columns; `SetDotLayout`). What comes from
-arguments and other products is not followed: it is laid as asked where it is made.
+Source: XLA's `gpu/transforms/layout_assignment.cc` (`SetDotOperandLayout`: row-major if that is a matrix, else batch
+dims, rows, columns; `SetDotLayout`). What loops carry lies row-major; arguments are not followed: they are laid as
+asked where they are read.
 """
 
 # pyright: reportArgumentType=false, reportReturnType=false
@@ -53,8 +53,7 @@ def written_twice(
     bool[values]: what a product leaves that is read in another order.
 
     Scratch: layout, uint64[values]; root, int32[values], what a view shows; product, int32[values], the result of a
-    product in whose order a value lies; read, bool[values]: a reader takes it as it
-    lies; scratch.is_copied: one asks for another order.
+    product in whose order a value lies; read, bool[values]: a reader takes it as it lies; scratch.is_copied: one asks for another order.
     """
     for value in range(layout.shape[0]):
         layout[value], scratch.priority[value] = row_major(values.rank[value]), UNASKED
