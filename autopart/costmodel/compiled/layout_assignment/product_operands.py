@@ -53,7 +53,8 @@ def written_twice(
     bool[values]: what a product leaves that is read in another order.
 
     Scratch: layout, uint64[values]; root, int32[values], what a view shows; product, int32[values], the result of a
-    product in whose order a value lies; read, bool[values]: a reader takes it as it lies; scratch.is_copied: one asks for another order.
+    product in whose order a value lies; read, bool[values]: a reader takes it as it lies; scratch.is_copied: one asks
+    for another order.
     """
     for value in range(layout.shape[0]):
         layout[value], scratch.priority[value] = row_major(values.rank[value]), UNASKED
