@@ -220,3 +220,49 @@ def test_reductions_that_the_next_trip_reads_are_waited_for():
     found = on_h100(recurrence, f32(2048, 2048), f32(8, 4096, 2048), schedule=[ap.ManualPartition({"w": 0}, axis="x")])
     assert found.collective_s > 0.5 * found.compute_s
     assert found.step_s >= 0.99 * found.serial_s
+
+
+def test_gradients_of_weights_in_a_loop_come_behind_its_other_products():
+    def step(weights, x):
+        def loss(weights):
+            layer = jax.checkpoint(lambda h, w: (jnp.sin(jnp.sin(h @ w["up"]) @ w["down"]), None))
+            return jax.lax.scan(layer, x, weights)[0].sum()
+
+        return jax.grad(loss)(weights)
+
+    weights = {"up": f32(4, N, 2 * N), "down": f32(4, 2 * N, N)}
+    found = on_h100(step, weights, f32(4096, N), schedule=[], ways=1)
+    back = max(found.graph.nodes["scope"])
+    products = [k for k in nodes_of(found, "dot_general") if found.graph.nodes["scope"][k] == back]
+    of_weights = [k for k in products if found.graph.nodes["written"][k] == 4 * N * 2 * N]
+    assert (len(products), len(of_weights)) == (6, 2)
+    last = max(found.slot[k] for k in products if k not in of_weights)
+    assert all(op_of(found.slot[k]) >= op_of(last) for k in of_weights)
+
+
+def found_so(run, column):
+    """The ops whose values are so by a column of `LocalArrays.values`."""
+    program = run.local.program
+    return [program.spec(int(program.value_op[v])).kind for v in np.flatnonzero(run.arrays.values[column])]
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_product_is_laid_anew_where_its_order_meets_another(turned):
+    def step(q, k, dy):
+        p = jax.lax.batch_matmul(q, k)
+        return jnp.sin(p.swapaxes(1, 2) if turned else p) + jnp.cos(jax.lax.batch_matmul(dy, k))
+
+    run = on_h100(step, f32(64, 256, 256), f32(64, 256, 256), f32(64, 256, 256), schedule=[], ways=1)
+    assert found_so(run, "laid_anew") == ["dot_general"] * turned
+    assert not found_so(run, "turned"), "a transpose is the layout of what a product left"
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_what_is_turned_is_written_where_several_kernels_read_it(several):
+    def step(x, w):
+        y = jnp.sin(x.swapaxes(1, 2))
+        return jnp.cos(y).sum(1), y.sum(2) if several else 0
+
+    run = on_h100(step, f32(64, 256, 256), f32(64, 256, 256), schedule=[], ways=1)
+    assert found_so(run, "turned") == ["transpose"]
+    assert bool(nodes_of(run, "sine", "transpose")) == several

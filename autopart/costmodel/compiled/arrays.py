@@ -111,7 +111,8 @@ class LocalArrays(NamedTuple):
              settled_bytes, settled_elements: size in the layout in which it settles; at_def: its place in
              `DeviceLocal.at_def`, else -1; shows: the buffer from which the value is read, for a view the buffer of
              the view's operand; left_in: the buffer into which its op writes it; copy_bytes: of the copy in another
-             layout that is held beside it; registers: `registers_over_tiles` of it as its op leaves it
+             layout that is held beside it; registers: `registers_over_tiles` of it as its op leaves it; on a GPU,
+             laid_anew: an op reads it in another layout, and turned: its op lays what it reads otherwise
     moves    moved_bytes, moved_elements: size of what a redistribution makes; moved_value, moved_scope, moved_position
              as in `Placement`; moves_nothing: the redistribution only slices, so its consumers slice as they read
     uses     use_elements: as the use reads it; of_use as in `Placement`; use_buffer: the buffer it reads
@@ -135,7 +136,8 @@ VALUE_FIELDS = np.dtype(
     [
         ("native_bytes", np.float64), ("native_elements", np.float64), ("settled_bytes", np.float64),
         ("settled_elements", np.float64), ("copy_bytes", np.float64), ("registers", np.float64),
-        ("at_def", np.int32), ("shows", np.int32), ("left_in", np.int32),
+        ("at_def", np.int32), ("shows", np.int32), ("left_in", np.int32), ("laid_anew", np.bool_),
+        ("turned", np.bool_),
     ],
     align=True,
 )  # fmt: skip

@@ -5,6 +5,8 @@
     %dw2 = dot %dy2 %x2        then the gradients, each beside the reduction of the one before: what they are computed
     %dw1 = dot %dy1 %x1        from lives until then
 
+In a loop they come behind the way back to the layer before, and what they add to is carried.
+
 The scheduler (`latency_hiding_scheduler.cc`) goes from the end of a program to its beginning. A reduction whose result
 the end asks for is in flight as soon as it is met there, and products that nothing but reductions waits for are ready
 to hide it. So it is in 11 programs compiled for an H100 under data parallelism and FSDP, but for two in which some of
@@ -32,24 +34,24 @@ def gradients_last(
     made: np.ndarray,
     needed: np.ndarray,
     reduced: np.ndarray,
+    behind: np.ndarray,
     planned: np.ndarray,
 ) -> None:
-    """Changes `planned`, the slots of nodes, in the program itself; nodes in loops stay.
+    """Changes `planned`, the slots of nodes.
 
     Scratch: made[buffer], the slot at which it is there; needed[buffer], some product waits for it, reduced[buffer],
-    some collective does.
+    some collective does, or the next turn of a loop; behind[scope], the op behind which its gradients run.
     """
-    last = _what_waits(program, local, graph, needed, reduced)
+    _what_waits(program, local, graph, needed, reduced, behind)
     for buffer in range(made.shape[0]):
         made[buffer] = 0
-    behind, ops = last, program.ops.shape[0]
     for k in range(graph.nodes.shape[0]):
-        if graph.nodes.scope[k] == 0:
-            if is_product(program, graph, k) and op_of(planned[k]) < last and _is_leaf(graph, needed, reduced, k):
-                behind = min(behind + 1, ops - 1)
-                planned[k] = early(behind * 4)
-            for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
-                planned[k] = max(planned[k], made[graph.reads.read_buffer[i]])
+        scope = graph.nodes.scope[k]
+        if is_product(program, graph, k) and op_of(planned[k]) < behind[scope] and _is_leaf(graph, needed, reduced, k):
+            behind[scope] = min(behind[scope] + 1, program.scopes.scope_end[scope] - 1)
+            planned[k] = early(int(behind[scope]) * 4)
+        for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
+            planned[k] = max(planned[k], made[graph.reads.read_buffer[i]])
         for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
             made[graph.write_buffer[i]] = planned[k]
 
@@ -62,39 +64,55 @@ def is_product(program: ProgramArrays, graph: KernelGraph, k: int) -> bool:
 
 @kernel
 def _what_waits(
-    program: ProgramArrays, local: LocalArrays, graph: KernelGraph, needed: np.ndarray, reduced: np.ndarray
-) -> int:
-    """Fills in `needed` and `reduced`; returns the op of the last product that another waits for, or loop's end."""
-    last = 0
+    program: ProgramArrays,
+    local: LocalArrays,
+    graph: KernelGraph,
+    needed: np.ndarray,
+    reduced: np.ndarray,
+    last: np.ndarray,
+) -> None:
+    """Fills in `needed` and `reduced`; last[scope], the op of the last product there that another waits for, or at
+    which a loop with products ends."""
+    last[:] = 0
     for buffer in range(needed.shape[0]):
         needed[buffer] = reduced[buffer] = False
     for i in range(program.structure.shape[0]):
         op = program.structure[i]
         for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
-            needed[local.uses.use_buffer[use]] = True
+            buffer = local.uses.use_buffer[use]
+            if program.ops.carry_body[op] >= 0 and use > program.operand_ptr[op]:
+                reduced[buffer] = True
+            else:
+                needed[buffer] = True
+    _go_back(program, graph, needed, reduced, last)
+    if program.carries.shape[0] > 0:
+        for i in range(program.carries.shape[0]):
+            op = program.carries[i]
+            if needed[program.result_ptr[op]]:  # what the next turn computes products of
+                needed[local.uses.use_buffer[program.operand_ptr[op] + 1]] = True
+        _go_back(program, graph, needed, reduced, last)
+
+
+@kernel
+def _go_back(
+    program: ProgramArrays, graph: KernelGraph, needed: np.ndarray, reduced: np.ndarray, last: np.ndarray
+) -> None:
+    """Goes on with `needed`, `reduced` and `last`, from the end of the program to its beginning."""
     for k in range(graph.nodes.shape[0] - 1, -1, -1):
         waits = joins = False
         for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
             waits = waits or needed[graph.write_buffer[i]]
             joins = joins or reduced[graph.write_buffer[i]]
-        product = is_product(program, graph, k)
-        if product and graph.nodes.scope[k] != 0:
-            last = max(last, _end_of_loops(program, graph.nodes.scope[k]))
-        elif product and waits:
-            last = max(last, op_of(graph.nodes.slot[k]))
+        product, scope = is_product(program, graph, k), graph.nodes.scope[k]
+        if product and waits:
+            last[scope] = max(last[scope], op_of(graph.nodes.slot[k]))
+        while product and scope > 0:
+            end, scope = program.scopes.scope_end[scope], program.scopes.scope_parent[scope]
+            last[scope] = max(last[scope], end)
         for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
             buffer = graph.reads.read_buffer[i]
             needed[buffer] = needed[buffer] or waits or product
             reduced[buffer] = reduced[buffer] or joins or graph.nodes.kind[k] != KERNEL
-    return last
-
-
-@kernel
-def _end_of_loops(program: ProgramArrays, scope: int) -> int:
-    """The op at which the outermost loop around a scope ends."""
-    while program.scopes.scope_parent[scope] > 0:
-        scope = program.scopes.scope_parent[scope]
-    return program.scopes.scope_end[scope]
 
 
 @kernel

@@ -236,7 +236,7 @@ def run_step(
     nodes = graph.nodes.shape[0]
     _begin(program, local, graph, device, scratch, step)
     if moves.wires.by_dependence:
-        gradients_last(program, local, graph, buffers.made, scratch.marked, scratch.also, planned)
+        gradients_last(program, local, graph, buffers.made, scratch.marked, scratch.also, scratch.room, planned)
         made_at(program, graph, planned, buffers.made)
         sent_early(program, graph, buffers.made, scratch.marked, scratch.also, planned)
     combine_reductions(

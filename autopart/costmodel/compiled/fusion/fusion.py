@@ -21,7 +21,8 @@ A kernel of several ops is then merged into all that read its result, where that
 (`fusion_merger.py`).
 
 XLA:GPU (`priority_fusion.cc`) asks whether computing a value again takes longer than moving it: its fusion counts 467
-clock cycles for a tanh, so the tanh of a GELU in bf16 is written beside the GELU for the backward pass.
+clock cycles for a tanh, so the tanh of a GELU in bf16 is written beside the GELU for the backward pass. Reading across
+rows is dear, too: what a transpose leaves is written where several kernels read it.
 
 Random bits are made of no buffer, so each reader computes them, some 120 ops for a number. They are an operand to
 XLA's rule all the same: what a mask of them drops is made from two, and is written where several kernels read it.
@@ -70,6 +71,7 @@ class Fused(NamedTuple):
     operands   0 where the op has several results; what several ops of one kernel read counts once where they meet, and
                what is merged as one
     cycles     clock cycles per element of its expression, where they count
+    turned     a transpose of what it reads is computed inside it
     ends       it ends the kernel of a product
     merges     it may be merged into the kernels that read it
     others     scratch: bool[values] `able`, bool[values] `splits`, int32[values] `meets`, `leaves`; see the functions
@@ -78,6 +80,7 @@ class Fused(NamedTuple):
     away: np.ndarray
     operands: np.ndarray
     cycles: np.ndarray
+    turned: np.ndarray
     able: np.ndarray
     splits: np.ndarray
     ends: np.ndarray
@@ -90,10 +93,11 @@ class Fused(NamedTuple):
     @staticmethod
     def empty(values: int, empty: Empty) -> Fused:
         """Room for so many values."""
-        able, splits, away, ends, merges = empty((5, values), np.bool_)
+        able, splits, away, ends, merges, turned = empty((6, values), np.bool_)
         meets, leaves = empty(values, np.int32), Leaves.empty(values, empty)
         by_kernel = empty((2, MOST_KERNELS), np.int32)
-        return Fused(away, empty(values), empty(values), able, splits, ends, merges, meets, leaves, *by_kernel)
+        counts = empty(values), empty(values)
+        return Fused(away, *counts, turned, able, splits, ends, merges, meets, leaves, *by_kernel)
 
 
 @kernel
@@ -152,8 +156,9 @@ def _fuse_able(program: ProgramArrays, local: LocalArrays, duplicate: bool, most
         for value in range(program.result_ptr[op], program.result_ptr[op + 1]):
             operands[value], fused.cycles[value] = 0.0, 0.0
             leaves.filled[value], leaves.small[value] = UNKNOWN, 0.0
-            fused.ends[value] = fused.merges[value] = False
+            fused.ends[value] = fused.merges[value] = fused.turned[value] = False
         value, read, near = program.result_ptr[op], 0.0, False
+        turned = local.values.turned[value]
         cycles = program.ops.cycles[op]
         if program.result_ptr[op + 1] - value != 1 or program.ops.is_argument[op]:
             continue
@@ -166,12 +171,14 @@ def _fuse_able(program: ProgramArrays, local: LocalArrays, duplicate: bool, most
                 inside = fused_away[operand] = False
             if inside:
                 cycles += fused.cycles[operand] * (1.0 if splits[operand] else share)
+                turned = turned or fused.turned[operand]
             else:
                 here = 0.0 if program.values.is_splat[operand] else share
+                turned = turned or local.values.laid_anew[operand]
             read += here
             kind = program.ops.op_class[program.uses.producer[use]]
             near = near or fused.ends[operand] or kind in (MATMUL, CONV)
-        operands[value], fused.cycles[value] = read, cycles
+        operands[value], fused.cycles[value], fused.turned[value] = read, cycles, turned
         if not able[value]:
             continue
         read_leaves(program, local, leaves, fused_away, op)
@@ -180,6 +187,7 @@ def _fuse_able(program: ProgramArrays, local: LocalArrays, duplicate: bool, most
         again = splits[value] and (
             (program.ops.weight[op] >= EXPENSIVE and not duplicate)
             or cycles > most_cycles * program.values.element_bytes[value]
+            or (turned and most_cycles < np.inf)
         )
         more = splits[value] and _reads_more(program, local, fused, value)
         wasteful = splits[value] and (program.values.exponential[value] or more)

@@ -348,12 +348,16 @@ def _began(
 def _hand_on(
     program: ProgramArrays, local: LocalArrays, graph: KernelGraph, on_chip_bytes: float, nodes: Records, cache: Records
 ) -> None:
-    """Adds the bytes of what the body of a loop, or a branch, leaves for what comes after it."""
+    """Adds the bytes of what a loop begins with, unless it stays on the chip, and of what its body, or a branch, leaves
+    for what comes after it."""
     for i in range(program.structure.shape[0]):
         op = program.structure[i]
         for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
             left, moved = program.uses.operands[use], local.uses.use_buffer[use]
             if program.ops.op_scope[program.values.value_op[left]] == program.ops.op_scope[op]:
+                begins = program.ops.carry_body[op] >= 0 and cache.plain[left] > CARRIED_SHARE * on_chip_bytes
+                if begins and cache.written_by[left] >= 0:
+                    _leaves_chip(graph, nodes, cache, left, cache.plain[left])
                 continue
             if cache.written_by[left] >= 0:
                 beside = cache.plain[left] <= BESIDE_SHARE * on_chip_bytes

@@ -432,9 +432,11 @@ class LayoutAssignment:
             if by_library:
                 written_twice(
                     self.ops, sharded, self.by, self.is_view, self.scratch, found.layout, empty(values, np.int32),
-                    found.kept, found.twice,
+                    empty(values, np.int32), empty(values, np.bool_), found.kept, found.twice,
                 )  # fmt: skip
-            for array in found[:-1]:
+            else:
+                found.kept[:], found.priority[:] = False, UNASKED
+            for array in (found.layout, found.along_lanes, found.copied, found.left):
                 array[:] = 0
             return found
         assign_layouts(self.ops, sharded, self.by, tile, self.scratch, found)

@@ -5,9 +5,14 @@
     %o = dot %p, %v         asks for row-major f32[b,h,g,t,s]: rows g and t lie together, then s
     %d = multiply %p, ..    reads it as it lies
 
-So `%p` is written in both orders, as by a fusion with two results. Source: XLA's `gpu/transforms/layout_assignment.cc`
-(`SetDotOperandLayout`: row-major if that is a matrix, else batch dims, rows, columns; `SetDotLayout`). What comes from
-arguments and other products is not followed: it is laid as asked where it is made.
+So `%p` is written in both orders, as by a fusion with two results. Where two orders meet, that of what was made first
+stays, and the other array is laid anew:
+
+    %e = multiply %p, %dp   %dp, a product's too, row-major f32[b,h,g,t,s]: copied before into the order of %p
+
+Source: XLA's `gpu/transforms/layout_assignment.cc` (`SetDotOperandLayout`: row-major if that is a matrix, else batch
+dims, rows, columns; `SetDotLayout`). What loops carry lies row-major; arguments are not followed: they are laid as
+asked where they are read.
 """
 
 # pyright: reportArgumentType=false, reportReturnType=false
@@ -26,7 +31,14 @@ from autopart.costmodel.compiled.layout_assignment.layout_constraints import (
     local_dims,
 )
 from autopart.costmodel.compiled.layout_assignment.layout_through import through
-from autopart.costmodel.compiled.layout_assignment.transfers import FOLLOWS, NO_GROUP, STRICT, Transfers
+from autopart.costmodel.compiled.layout_assignment.transfers import (
+    CARRIED,
+    FLEXIBLE,
+    FOLLOWS,
+    NO_GROUP,
+    STRICT,
+    Transfers,
+)
 from autopart.costmodel.compiled.tiled_layouts import dim_at, row_major
 
 BATCH, ROWS, COLUMNS = range(3)
@@ -35,19 +47,22 @@ BATCH, ROWS, COLUMNS = range(3)
 @kernel
 def written_twice(
     ops: Ops, values: ShardedValues, by: Transfers, is_view: np.ndarray, scratch: Scratch, layout: np.ndarray,
-    root: np.ndarray, read: np.ndarray, twice: np.ndarray,
+    root: np.ndarray, product: np.ndarray, read: np.ndarray, anew: np.ndarray, twice: np.ndarray,
 ) -> None:  # fmt: skip
-    """Fills in twice, float64[ops]: the elements of a result that is written in a second order, else 0.
+    """Fills in twice, float64[ops]: the elements of a result that is written in a second order, else 0; and anew,
+    bool[values]: what a product leaves that is read in another order.
 
-    Scratch: layout, uint64[values]; root, int32[values], what a view shows; read, bool[values]: a reader takes it as it
-    lies; scratch.is_copied: one asks for another order.
+    Scratch: layout, uint64[values]; root, int32[values], what a view shows; product, int32[values], the result of a
+    product in whose order a value lies; read, bool[values]: a reader takes it as it lies; scratch.is_copied: one asks
+    for another order.
     """
     for value in range(layout.shape[0]):
         layout[value], scratch.priority[value] = row_major(values.rank[value]), UNASKED
-        root[value], read[value], scratch.is_copied[value] = value, False, False
+        root[value], product[value], read[value] = value, value, False
+        anew[value] = scratch.is_copied[value] = False
     for op in range(ops.op_spec.shape[0]):
         spec, first, start = ops.op_spec[op], ops.result_ptr[op], ops.operand_ptr[op]
-        is_product = by.kind[spec] == STRICT and not by.is_convolution[spec]
+        is_product = by.kind[spec] in (STRICT, FLEXIBLE) and not by.is_convolution[spec]
         for use in range(start, ops.operand_ptr[op + 1]):
             value, at = ops.operands[use], by.first[spec] + use - start
             follows = by.kind[spec] == FOLLOWS and first < ops.result_ptr[op + 1]
@@ -60,13 +75,17 @@ def written_twice(
                 root[first] = root[value]
             else:
                 read[root[value]] = True
-            if follows and scratch.priority[value] == ASKED and scratch.priority[first] != ASKED:
+            if follows and scratch.priority[value] == ASKED:
                 found, _ = through(
                     layout[value], values.rank[value], values.rank[first], by.of_operand[at], by.of_result[at]
                 )
-                if found != 0:
-                    layout[first], scratch.priority[first] = found, ASKED
-        if is_product and first < ops.result_ptr[op + 1]:
+                if found != 0 and scratch.priority[first] != ASKED:
+                    layout[first], scratch.priority[first], product[first] = found, ASKED, product[value]
+                elif found != 0 and not _alike(values, scratch, first, found, layout[first]):
+                    anew[max(product[first], product[value])] = True
+                    if product[value] < product[first]:
+                        layout[first], product[first] = found, product[value]
+        if (is_product or by.kind[spec] == CARRIED) and first < ops.result_ptr[op + 1]:
             scratch.priority[first] = ASKED
     for op in range(ops.op_spec.shape[0]):
         first = ops.result_ptr[op]
@@ -74,6 +93,22 @@ def written_twice(
             twice[op] = 1.0
             for d in range(local_dims(values, first, scratch.dims)):
                 twice[op] *= scratch.dims[d]
+
+
+@kernel
+def _alike(values: ShardedValues, scratch: Scratch, value: int, layout: int, other: int) -> bool:
+    """True if two layouts of a value have its dims in one order, but for those of one element."""
+    at, rank = 0, local_dims(values, value, scratch.dims)
+    for place in range(rank):
+        d = dim_at(layout, place)
+        if scratch.dims[d] == 1.0:
+            continue
+        while scratch.dims[dim_at(other, at)] == 1.0:
+            at += 1
+        if dim_at(other, at) != d:
+            return False
+        at += 1
+    return True
 
 
 @kernel

@@ -8,6 +8,7 @@ import numpy as np
 
 from autopart.base.jit.kernels import kernel
 from autopart.costmodel.compiled.arrays import NARROW_SHARE, LocalArrays, Lowered, ProgramArrays
+from autopart.costmodel.compiled.layout_assignment.layout_constraints import UNASKED
 from autopart.costmodel.compiled.local.op_work import op_work
 from autopart.costmodel.compiled.sizes import SizeTable, size_row
 from autopart.costmodel.compiled.tiled_layouts import row_major
@@ -68,6 +69,9 @@ def _values(program: ProgramArrays, known: SizeTable, lowered: Lowered, held: Lo
         held.values.settled_bytes[value] = in_bytes
         held.values.settled_elements[value] = elements
         held.values.at_def[value] = -1
+        on_gpu = lowered.layout_tile[1] == 1
+        held.values.laid_anew[value] = on_gpu and lowered.kept[value]
+        held.values.turned[value] = on_gpu and program.ops.turns[op] and lowered.priority[value] == UNASKED
         held.values.copy_bytes[value] = lowered.twice[op] * program.values.element_bytes[value]
         held.values.shows[value] = held.values.left_in[value] = value
         inside_loop = program.ops.carry_body[op] >= 0 and value == program.result_ptr[op]
