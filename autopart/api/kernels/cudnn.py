@@ -114,6 +114,8 @@ def _twin(params: Mapping[str, Any], given: Mapping[str, Any]) -> list[Any]:
     lse = jax.nn.logsumexp(scores, axis=-1)
     weights = jax.numpy.exp(scores - lse[..., None]).astype(v.dtype)
     o = jax.numpy.einsum("bhst,bhte->bhse", weights, v)
+    if params["mask_type"].name in _PADDING:
+        o *= (np.arange(o.shape[2])[:, None] < given["q_seqlen"].reshape(-1, 1, 1, 1)).astype(o.dtype)
     return [_heads_first(params, o).astype(given["q"].dtype), lse]
 
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from autopart.api.kernels.gradient import differentiated, with_gradient
 from autopart.api.kernels.kernel_primitive import Aval, Called
+from autopart.api.kernels.known_kernels import KERNELS
 from autopart.api.kernels.twin import twin_factors, twin_work
 from autopart.base.arguments import FUNCTION, NONE, TEXT, Kind, check, number, sequence
 from autopart.base.errors import ArgumentError
@@ -133,15 +134,21 @@ class Kernel:
         def work() -> Work | None:
             if self.flop is not None:
                 return Work(self.flop, 0.0)
-            return None if like is None else twin_work(like, call.avals)
+            if like is None and self._is_said_to_run_elsewhere:
+                return None
+            return twin_work(like or function, call.avals, KERNELS)
 
         twin = None if like is None else lambda _: like
         made = Called(self.name, call.avals, results, lambda _: function, twin, factors, work, self.platforms)
         return made, tree
 
+    @property
+    def _is_said_to_run_elsewhere(self) -> bool:
+        return self.platforms is not None and jax.default_backend() not in [_BACKENDS.get(p, p) for p in self.platforms]
+
     def _is_traceable(self, call: _Arguments) -> bool:
         """False where jax cannot even trace the kernel, since it asks for a device that is not here."""
-        if self.platforms is None or jax.default_backend() in [_BACKENDS.get(p, p) for p in self.platforms]:
+        if not self._is_said_to_run_elsewhere:
             return True
         try:
             jax.eval_shape(call.flat(self.fn), *call.avals)

@@ -6,7 +6,7 @@
     cost_estimate=pl.CostEstimate(flops=...)                            as it says, if it says less
 
 So blocks above a causal mask's diagonal cost nothing. What a step reads is not known: of branches that depend on it the
-longest counts, and a loop once.
+longest counts, and a loop once. A grid dim whose length is read has as many steps as write each block of a result once.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ class _Steps:
         return _Steps(self.sizes, self.at and [_chosen(x, chosen) for x in self.at])
 
 
-def work_of_grid(params: Mapping[str, Any]) -> Work | None:
-    """The work of a whole call; None where it does not say, and its grid is known at run time only."""
+def work_of_grid(params: Mapping[str, Any], grid: Sequence[int], at_run_time: bool) -> Work:
+    """The work of a whole call whose grid has these steps, or as many at least, if that is known `at_run_time` only."""
     stated, mapping = params["cost_estimate"], params["grid_mapping"]
     vector = float(stated.transcendentals or 0) if stated else 0.0
-    if not all(isinstance(steps, int) for steps in mapping.grid):
-        return Work(float(stated.flops), vector) if stated else None
-    sizes = tuple(size for d, size in enumerate(mapping.grid) if d not in mapping.vmapped_dims)
+    if at_run_time and stated:
+        return Work(float(stated.flops), vector)
+    sizes = tuple(size for d, size in enumerate(grid) if d not in mapping.vmapped_dims)
     few = math.prod(sizes) <= _MOST_STEPS
     steps = _Steps(sizes, list(np.indices(sizes, np.int32).reshape(len(sizes), math.prod(sizes))) if few else None)
     each, _ = _work(params["jaxpr"], [None] * len(params["jaxpr"].invars), steps)
-    matrix, own_vector = (math.prod(mapping.grid) * work for work in each)
+    matrix, own_vector = (math.prod(grid) * work for work in each)
     if stated is None:
         return Work(matrix, own_vector)
     return Work(min(float(stated.flops), matrix), vector) if matrix else Work(0.0, float(stated.flops) + vector)

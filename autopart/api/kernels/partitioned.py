@@ -14,9 +14,11 @@ from typing import Any, cast
 
 import jax
 import numpy as np
+from jax.extend.core import jaxpr_as_fun
 from jax.interpreters import mlir
 from jax.sharding import NamedSharding, PartitionSpec
 
+from autopart.api.kernels.twin import twin_work
 from autopart.core.importer.host_calls import KernelCall
 from autopart.core.kernel_calls.kernel_body import Flat, KernelBody, reading
 from autopart.core.kernel_calls.sharding_rule import Factors, factors_of
@@ -38,7 +40,8 @@ def partitioned_function(ctx: mlir.LoweringRuleContext, params: Mapping[str, Any
         return lambda *arrays: jax.tree.leaves(function(*params["in_tree"].unflatten(arrays)))
 
     key = (id(params["partition"]), str(params["static_args"]), str(operands), str(results), str(params["call"]), *read)
-    return KernelCall(KernelBody(name, operands, reading(kernel, read)), factors.reading(read), None, key, whole=whole)
+    work = twin_work(jaxpr_as_fun(params["call"]), [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in operands])
+    return KernelCall(KernelBody(name, operands, reading(kernel, read)), factors.reading(read), work, key, whole=whole)
 
 
 def _mesh() -> jax.sharding.Mesh:
