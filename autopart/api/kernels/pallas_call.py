@@ -27,6 +27,7 @@ from autopart.api.kernels.named_pallas import named
 from autopart.api.kernels.pallas_work import work_of_grid
 from autopart.api.kernels.running_sums import RunningSums, with_ends
 from autopart.core.importer.host_calls import KernelCall
+from autopart.core.importer.jaxprs import Use
 from autopart.core.kernel_calls.kernel_body import Flat, KernelBody, reading
 from autopart.core.kernel_calls.sharding_rule import Factor, Factors, factors_of
 from autopart.core.op import SUM
@@ -35,19 +36,19 @@ _MOST_STEPS = 1 << 20
 """Of longer walks through an array not every step is looked at, and the grid dim is whole."""
 
 
-def pallas_kernel(ctx: mlir.LoweringRuleContext, params: Mapping[str, Any], read: Sequence[int]) -> KernelCall:
-    """A Pallas call, read."""
-    call = PallasCall(ctx.primitive, params, tuple(ctx.avals_in), tuple(ctx.avals_out), tuple(read))
+def pallas_kernel(ctx: mlir.LoweringRuleContext, params: Mapping[str, Any], use: Use) -> KernelCall:
+    """A Pallas call, use.read."""
+    call = PallasCall(ctx.primitive, params, tuple(ctx.avals_in), tuple(ctx.avals_out), tuple(use.read))
     effect = bool(getattr(params["compiler_params"], "has_side_effects", False))
-    work = work_of_grid(params, call.least_grid, call.least_grid != call.grid)
+    work = work_of_grid(params, call.least_grid, call.least_grid != call.grid, use.known[call.lengths :])
     how, (factors, whole) = named(call), call.factors()
     operands, kernel, interpreted = call.operands, call.for_shapes, call.interpreted
     if how is not None:
         operands, whole, run = (*operands, *how.more), "", how.run
-        factors = factors_of(how.rule, [a.shape for a in operands], [a.shape for a in call.results]).reading(read)
+        factors = factors_of(how.rule, [a.shape for a in operands], [a.shape for a in call.results]).reading(use.read)
         kernel, interpreted = (lambda _: lambda *x: run(x, False)), (lambda _: lambda *x: run(x, True))
     name = call.name if how is None else how.name
-    body = KernelBody(name, operands, reading(kernel, read), reading(interpreted, read))
+    body = KernelBody(name, operands, reading(kernel, use.read), reading(interpreted, use.read))
     return KernelCall(body, factors, work, call.key, effect, whole, () if how is None else how.more)
 
 
@@ -90,10 +91,10 @@ class PallasCall:
     @property
     def _scalars(self) -> int:
         """How many operands come first: lengths of grid dims, and what index maps and the body read as it is."""
-        return self._lengths + self.params["grid_mapping"].num_index_operands
+        return self.lengths + self.params["grid_mapping"].num_index_operands
 
     @property
-    def _lengths(self) -> int:
+    def lengths(self) -> int:
         """How many grid dims are as long as an operand says."""
         return sum(map(self._is_dynamic, range(len(self.grid))))
 
@@ -170,19 +171,19 @@ class PallasCall:
     def _body(self) -> Flow:
         """What the body asks of grid indices."""
         flow = Flow(self._axes)
-        rest = len(self.params["jaxpr"].invars) - (self._scalars - self._lengths)
-        flow.outputs(self.params["jaxpr"], [*range(self._lengths, self._scalars), *[Depends()] * rest])
+        rest = len(self.params["jaxpr"].invars) - (self._scalars - self.lengths)
+        flow.outputs(self.params["jaxpr"], [*range(self.lengths, self._scalars), *[Depends()] * rest])
         return flow
 
     @cached_property
     def _sums(self) -> RunningSums:
         """What steps pass on to the next ones."""
-        return RunningSums(self._axes, self.grid).follow(self.params["jaxpr"], len(self.operands) - self._lengths)
+        return RunningSums(self._axes, self.grid).follow(self.params["jaxpr"], len(self.operands) - self.lengths)
 
     @property
     def _scratch(self) -> range:
         """References of the body behind those of operands and results."""
-        return range(len(self.operands) + len(self.results) - self._lengths, len(self.params["jaxpr"].invars))
+        return range(len(self.operands) + len(self.results) - self.lengths, len(self.params["jaxpr"].invars))
 
     @cached_property
     def _maps(self) -> list[tuple[list[Depends], Flow]]:
@@ -191,7 +192,7 @@ class PallasCall:
         for mapped in self._mapped:
             jaxpr, flow = mapped.index_map_jaxpr.jaxpr, Flow()
             inputs = [Depends(frozenset({d}), is_index=True) for d in range(len(self.grid))]
-            found.append((flow.outputs(jaxpr, [*inputs, *range(self._lengths, self._scalars)]), flow))
+            found.append((flow.outputs(jaxpr, [*inputs, *range(self.lengths, self._scalars)]), flow))
         return found
 
     def _walks(self, grid_dim: int) -> Iterator[tuple[int, int, Walk]]:
@@ -262,7 +263,7 @@ class PallasCall:
 
     def _sum_along(self, digit: Digit) -> int | None:
         """SUM if each step along a grid dim adds to what it does not write alone."""
-        first = len(self.operands) - self._lengths
+        first = len(self.operands) - self.lengths
         depends = {
             first + r: sorted(frozenset().union(*(d.dims for d in self.depends(len(self.operands) + r))))
             for r in self.read

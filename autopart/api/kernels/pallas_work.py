@@ -5,8 +5,8 @@
     jax.lax.fori_loop(0, pl.program_id(1) + 1, ...)                     as often as the mean step goes round
     cost_estimate=pl.CostEstimate(flops=...)                            as it says, if it says less
 
-So blocks above a causal mask's diagonal cost nothing. What a step reads is not known: of branches that depend on it the
-longest counts, and a loop once. A grid dim whose length is read has as many steps as write each block of a result once.
+So blocks above a causal mask's diagonal cost nothing; nor do those that a table leaves out, as splash attention's, written in the program. What else a step reads is not known: of branches that depend on it the longest counts, and a loop
+once. A grid dim whose length is read has as many steps as write each block of a result once.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -23,10 +23,17 @@ from jax.extend.core import Literal, jaxprs_in_params
 
 from autopart.core.ops.traits import Work
 
-Known = np.ndarray[Any, Any] | None
+
+class _Table(NamedTuple):
+    """An array that steps read numbers of, and whose elements are known."""
+
+    array: np.ndarray[Any, Any]
+
+
+Known = np.ndarray[Any, Any] | _Table | None
 """A number in each step, or in all of them; None where it is not known."""
 
-_MOST_STEPS = 1 << 16
+_MOST_STEPS = 1 << 20
 """Of longer grids no step is told from another."""
 
 _OF_NUMBERS = frozenset({
@@ -48,8 +55,11 @@ class _Steps:
         return _Steps(self.sizes, self.at and [_chosen(x, chosen) for x in self.at])
 
 
-def work_of_grid(params: Mapping[str, Any], grid: Sequence[int], at_run_time: bool) -> Work:
-    """The work of a whole call whose grid has these steps, or as many at least, if that is known `at_run_time` only."""
+def work_of_grid(params: Mapping[str, Any], grid: Sequence[int], at_run_time: bool, known: Sequence[Any]) -> Work:
+    """The work of a whole call whose grid has these steps, or as many at least, if that is known `at_run_time` only.
+
+    known: values of the first operands, None for those that are computed.
+    """
     stated, mapping = params["cost_estimate"], params["grid_mapping"]
     vector = float(stated.transcendentals or 0) if stated else 0.0
     if at_run_time and stated:
@@ -57,7 +67,8 @@ def work_of_grid(params: Mapping[str, Any], grid: Sequence[int], at_run_time: bo
     sizes = tuple(size for d, size in enumerate(grid) if d not in mapping.vmapped_dims)
     few = math.prod(sizes) <= _MOST_STEPS
     steps = _Steps(sizes, list(np.indices(sizes, np.int32).reshape(len(sizes), math.prod(sizes))) if few else None)
-    each, _ = _work(params["jaxpr"], [None] * len(params["jaxpr"].invars), steps)
+    tables = [None if x is None else _Table(np.asarray(x)) for x in known[: mapping.num_index_operands]]
+    each, _ = _work(params["jaxpr"], [*tables, *[None] * (len(params["jaxpr"].invars) - len(tables))], steps)
     matrix, own_vector = (math.prod(grid) * work for work in each)
     if stated is None:
         return Work(matrix, own_vector)
@@ -98,10 +109,10 @@ def _inside(equation: Any, given: list[Known], steps: _Steps) -> Iterator[tuple[
     """What an equation calls: how often the mean step does, the jaxpr, its inputs, and in which steps."""
     name, params = equation.primitive.name, equation.params
     inner = [getattr(j, "jaxpr", j) for j in jaxprs_in_params(params)]
-    if name == "cond" and given[0] is not None:
+    if name == "cond" and isinstance(given[0], np.ndarray):
         for number, branch in enumerate(inner):
             chosen = given[0].astype(np.int32) == number
-            passed = [x if x is None else _chosen(x, chosen) for x in given[1:]]
+            passed = [_chosen(x, chosen) for x in given[1:]]
             yield _mean(chosen), branch, passed, steps.only(chosen)
     elif name == "cond":
         every = [(1.0, branch, given[1:], steps) for branch in inner]
@@ -112,7 +123,9 @@ def _inside(equation: Any, given: list[Known], steps: _Steps) -> Iterator[tuple[
         ends = dict(zip(first.invars, [*given[: params["cond_nconsts"]], *carried], strict=True))
         counts = len(first.eqns) == 1 and first.eqns[0].primitive.name == "lt"  # as in a fori_loop
         low, high = map(ends.get, first.eqns[0].invars) if counts else (None, None)
-        times = 1.0 if low is None or high is None else _mean(np.maximum(high - low, 0))
+        times = 1.0
+        if isinstance(low, np.ndarray) and isinstance(high, np.ndarray):
+            times = _mean(np.maximum(high - low, 0))
         unknown: list[Known] = [None] * len(carried)
         yield times, body, [*given[params["cond_nconsts"] :][: params["body_nconsts"]], *unknown], steps
     else:
@@ -126,8 +139,8 @@ def _mean(x: np.ndarray) -> float:
     return float(x.mean()) if x.size else 0.0
 
 
-def _chosen(x: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    return x[chosen] if x.shape and chosen.shape else x
+def _chosen(x: Known, chosen: np.ndarray) -> Any:
+    return x[chosen] if isinstance(x, np.ndarray) and x.shape and chosen.shape else x
 
 
 def _number(equation: Any, given: Sequence[Known], steps: _Steps) -> Known:
@@ -137,9 +150,11 @@ def _number(equation: Any, given: Sequence[Known], steps: _Steps) -> Known:
         return None if steps.at is None else steps.at[params["axis"]]
     if name == "num_programs":
         return np.asarray(steps.sizes[params["axis"]], np.int32)
+    numbers = [x for x in given if isinstance(x, np.ndarray)]
+    if name == "get" and isinstance(given[0], _Table) and len(numbers) == given[0].array.ndim == len(given) - 1:
+        return given[0].array[tuple(numbers)]
     if name not in _OF_NUMBERS or equation.outvars[0].aval.shape:
         return None
-    numbers = [x for x in given if x is not None]
     if len(numbers) < len(given):
         return None
     with jax.ensure_compile_time_eval():

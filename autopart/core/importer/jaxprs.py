@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 from jax.core import Tracer
@@ -40,22 +40,50 @@ def with_inner(*jaxprs: Any) -> Iterator[Any]:
                 waiting += jaxprs_in_params(equation.params)
 
 
-class ReadResults:
-    """Which results of equations anybody reads; equations of one body, as a kernel's, count as one."""
+class Use(NamedTuple):
+    """Of an equation the positions of the results that anybody reads, and the values of those operands that are written
+    in the program; None for the others."""
+
+    read: list[int]
+    known: list[Any]
+
+
+class Uses:
+    """The uses of equations of some primitives; those of one body, as a kernel's, count as one."""
 
     def __init__(self, jaxpr: Any, primitives: Collection[Any]):
-        self._read: dict[int, set[int]] = {}
-        for inner in with_inner(jaxpr) if primitives else ():
-            read = {id(v) for equation in inner.eqns for v in equation.invars} | set(map(id, inner.outvars))
-            for equation in inner.eqns:
-                if equation.primitive in primitives:
-                    positions = (n for n, v in enumerate(equation.outvars) if id(v) in read)
-                    self._read.setdefault(_body(equation.params), set()).update(positions)
+        self._primitives, self._read, self._known = primitives, dict[int, set[int]](), dict[int, list[Any]]()
+        self._seen = set[tuple[int, ...]]()
+        if primitives:
+            self._follow(jaxpr.jaxpr, jaxpr.consts, [None] * len(jaxpr.jaxpr.invars))
 
-    def of(self, params: Mapping[str, Any], count: int) -> list[int]:
-        """Positions of the results that are read, of `count`."""
-        found = self._read.get(_body(params))
-        return [n for n in range(count) if found is None or n in found]
+    def of(self, params: Mapping[str, Any], operands: int, results: int) -> Use:
+        """Of equations with these parameters, so many operands and results."""
+        found, known = self._read.get(_body(params)), self._known.get(_body(params))
+        return Use([n for n in range(results) if found is None or n in found], known or [None] * operands)
+
+    def _follow(self, jaxpr: Any, constants: Sequence[Any], inputs: Sequence[Any]) -> None:
+        if (key := (id(jaxpr), *map(id, constants), *map(id, inputs))) in self._seen:
+            return
+        self._seen.add(key)
+        values = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*constants, *inputs], strict=True))
+        read = {id(v) for equation in jaxpr.eqns for v in equation.invars} | set(map(id, jaxpr.outvars))
+        for equation in jaxpr.eqns:
+            given = [None if isinstance(v, Literal) else values.get(v) for v in equation.invars]
+            if equation.primitive in self._primitives:
+                body = _body(equation.params)
+                self._read.setdefault(body, set()).update(n for n, v in enumerate(equation.outvars) if id(v) in read)
+                before = self._known.get(body, given)
+                self._known[body] = [x if x is y else None for x, y in zip(before, given, strict=True)]
+                continue
+            for inner in jaxprs_in_params(equation.params) if equation.params else ():
+                plain, closed = getattr(inner, "jaxpr", inner), getattr(inner, "consts", [])
+                passed = given[1:] if equation.primitive.name == "cond" else given
+                same = equation.params.get("num_consts", len(passed))  # what a loop does not change
+                passed = [x if n < same else None for n, x in enumerate(passed)]
+                count = len(plain.invars)
+                unknown = [*closed, *[None] * (len(plain.constvars) - len(closed))]
+                self._follow(plain, unknown, passed if len(passed) == count else [None] * count)
 
 
 def _body(params: Mapping[str, Any]) -> int:
