@@ -5,8 +5,9 @@
     jax.lax.fori_loop(0, pl.program_id(1) + 1, ...)                     as often as the mean step goes round
     cost_estimate=pl.CostEstimate(flops=...)                            as it says, if it says less
 
-So blocks above a causal mask's diagonal cost nothing; nor do those that a table leaves out, as splash attention's, written in the program. What else a step reads is not known: of branches that depend on it the longest counts, and a loop
-once. A grid dim whose length is read has as many steps as write each block of a result once.
+So blocks above a causal mask's diagonal cost nothing, nor do those that a table leaves out which is written in the
+program, as splash attention's mask is. What else a step reads is not known: of branches that depend on it the longest
+counts, and a loop once. A grid dim whose length is read has as many steps as write each block of a result once.
 """
 
 from __future__ import annotations

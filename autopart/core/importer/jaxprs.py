@@ -8,7 +8,7 @@ Dataflow(jaxpr)           how many equations are between an argument and the out
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -52,7 +52,7 @@ class Uses:
     """The uses of equations of some primitives; those of one body, as a kernel's, count as one."""
 
     def __init__(self, jaxpr: Any, primitives: Collection[Any]):
-        self._primitives, self._read, self._known = primitives, dict[int, set[int]](), dict[int, list[Any]]()
+        self._primitives, self._read, self._known = primitives, dict[Hashable, set[int]](), dict[Hashable, list[Any]]()
         self._seen = set[tuple[int, ...]]()
         if primitives:
             self._follow(jaxpr.jaxpr, jaxpr.consts, [None] * len(jaxpr.jaxpr.invars))
@@ -86,8 +86,10 @@ class Uses:
                 self._follow(plain, unknown, passed if len(passed) == count else [None] * count)
 
 
-def _body(params: Mapping[str, Any]) -> int:
-    return id(params.get("jaxpr") or params.get("called"))
+def _body(params: Mapping[str, Any]) -> Hashable:
+    """What is equal for equations that call one body."""
+    body = next((params[name] for name in ("jaxpr", "called", "call") if name in params), None)
+    return str(params) if body is None else id(body)
 
 
 def closed_over(traced: Any) -> Iterator[tuple[Any, Any]]:
