@@ -40,7 +40,7 @@ def pallas_kernel(ctx: mlir.LoweringRuleContext, params: Mapping[str, Any], use:
     """A Pallas call, use.read."""
     call = PallasCall(ctx.primitive, params, tuple(ctx.avals_in), tuple(ctx.avals_out), tuple(use.read))
     effect = bool(getattr(params["compiler_params"], "has_side_effects", False))
-    work = work_of_grid(params, call.least_grid, call.least_grid != call.grid, use.known[call.lengths :])
+    work, products = work_of_grid(params, call.least_grid, call.least_grid != call.grid, use.known[call.lengths :])
     how, (factors, whole) = named(call), call.factors()
     operands, kernel, interpreted = call.operands, call.for_shapes, call.interpreted
     if how is not None:
@@ -49,7 +49,8 @@ def pallas_kernel(ctx: mlir.LoweringRuleContext, params: Mapping[str, Any], use:
         kernel, interpreted = (lambda _: lambda *x: run(x, False)), (lambda _: lambda *x: run(x, True))
     name = call.name if how is None else how.name
     body = KernelBody(name, operands, reading(kernel, use.read), reading(interpreted, use.read))
-    return KernelCall(body, factors, work, call.key, effect, whole, () if how is None else how.more)
+    more = () if how is None else how.more
+    return KernelCall(body, factors, work, call.key, effect, whole, more, products)
 
 
 class Stop(Exception):

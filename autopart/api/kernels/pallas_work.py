@@ -56,29 +56,39 @@ class _Steps:
         return _Steps(self.sizes, self.at and [_chosen(x, chosen) for x in self.at])
 
 
-def work_of_grid(params: Mapping[str, Any], grid: Sequence[int], at_run_time: bool, known: Sequence[Any]) -> Work:
-    """The work of a whole call whose grid has these steps, or as many at least, if that is known `at_run_time` only.
+Products = dict[tuple[int, int], float]
+"""Flop of products by the sides that a matrix unit has to fill: columns of the result, and elements that are summed."""
+
+
+def work_of_grid(
+    params: Mapping[str, Any], grid: Sequence[int], at_run_time: bool, known: Sequence[Any]
+) -> tuple[Work, Products]:
+    """The work of a whole call whose grid has these steps, or at least as many, if that is known `at_run_time` only;
+    and the products of a mean step.
 
     known: values of the first operands, None for those that are computed.
     """
     stated, mapping = params["cost_estimate"], params["grid_mapping"]
     vector = float(stated.transcendentals or 0) if stated else 0.0
-    if at_run_time and stated:
-        return Work(float(stated.flops), vector)
     sizes = tuple(size for d, size in enumerate(grid) if d not in mapping.vmapped_dims)
     few = math.prod(sizes) <= _MOST_STEPS
     steps = _Steps(sizes, list(np.indices(sizes, np.int32).reshape(len(sizes), math.prod(sizes))) if few else None)
     tables = [None if x is None else _Table(np.asarray(x)) for x in known[: mapping.num_index_operands]]
-    each, _ = _work(params["jaxpr"], [*tables, *[None] * (len(params["jaxpr"].invars) - len(tables))], steps)
-    matrix, own_vector = (math.prod(grid) * work for work in each)
+    inputs = [*tables, *[None] * (len(params["jaxpr"].invars) - len(tables))]
+    products, own, _ = _work(params["jaxpr"], inputs, steps)
+    matrix, own_vector = math.prod(grid) * sum(products.values()), math.prod(grid) * own
     if stated is None:
-        return Work(matrix, own_vector)
-    return Work(min(float(stated.flops), matrix), vector) if matrix else Work(0.0, float(stated.flops) + vector)
+        return Work(matrix, own_vector), products
+    if at_run_time or not matrix:
+        return Work(
+            float(stated.flops) if products else 0.0, vector + (0.0 if products else float(stated.flops))
+        ), products
+    return Work(min(float(stated.flops), matrix), vector), products
 
 
-def _work(jaxpr: Any, inputs: Sequence[Known], steps: _Steps) -> tuple[Work, list[Known]]:
-    """(the work of the mean step, what is known of the outputs)."""
-    known, matrix, vector = dict(zip(jaxpr.invars, inputs, strict=True)), 0.0, 0.0
+def _work(jaxpr: Any, inputs: Sequence[Known], steps: _Steps) -> tuple[Products, float, list[Known]]:
+    """(products of the mean step, its flop besides, what is known of the outputs)."""
+    known, products, vector = dict(zip(jaxpr.invars, inputs, strict=True)), Products(), 0.0
 
     def of(v: Any) -> Known:
         if isinstance(v, Literal):
@@ -92,18 +102,27 @@ def _work(jaxpr: Any, inputs: Sequence[Known], steps: _Steps) -> tuple[Work, lis
         if any(True for _ in jaxprs_in_params(equation.params)):
             inside = _inside(equation, given, steps)
             parts = [(times, *_work(called, passed, of_steps)) for times, called, passed, of_steps in inside]
-            matrix += sum(times * work.matrix_flop for times, work, _ in parts)
-            vector += sum(times * work.vector_flop for times, work, _ in parts)
-            made = parts[0][2] if equation.primitive.name in ("jit", "pjit", "closed_call") else made
+            for times, each, own, _ in parts:
+                vector += times * own
+                for sides, flop in each.items():
+                    products[sides] = products.get(sides, 0.0) + times * flop
+            made = parts[0][3] if equation.primitive.name in ("jit", "pjit", "closed_call") else made
         elif equation.primitive.name == "dot_general":
-            summed = equation.params["dimension_numbers"][0][0]
-            rows = math.prod(equation.invars[0].aval.shape[d] for d in summed)
-            matrix += 2.0 * rows * math.prod(equation.outvars[0].aval.shape)
+            (_, summed), (_, batch) = equation.params["dimension_numbers"]
+            right = equation.invars[1].aval.shape
+            inner = math.prod(right[d] for d in summed)
+            sides = math.prod(right) // (inner * math.prod(right[d] for d in batch)), inner
+            flop = 2.0 * inner * math.prod(equation.outvars[0].aval.shape)
+            products[sides] = products.get(sides, 0.0) + flop
         else:
             vector += max((_floats(v.aval) for v in equation.outvars), default=0.0)
             made = [_number(equation, given, steps)] * len(made)
         known.update(zip(equation.outvars, made, strict=True))
-    return Work(matrix, vector), [of(v) for v in jaxpr.outvars]
+    return products, vector, [of(v) for v in jaxpr.outvars]
+
+
+def _flop(products: Products, vector: float, _: Any) -> float:
+    return sum(products.values()) + vector
 
 
 def _inside(equation: Any, given: list[Known], steps: _Steps) -> Iterator[tuple[float, Any, list[Known], _Steps]]:
@@ -117,7 +136,7 @@ def _inside(equation: Any, given: list[Known], steps: _Steps) -> Iterator[tuple[
             yield _mean(chosen), branch, passed, steps.only(chosen)
     elif name == "cond":
         every = [(1.0, branch, given[1:], steps) for branch in inner]
-        yield max(every, key=lambda part: sum(_work(*part[1:])[0]))
+        yield max(every, key=lambda part: _flop(*_work(*part[1:])))
     elif name == "while":
         body, carried = params["body_jaxpr"].jaxpr, given[params["cond_nconsts"] + params["body_nconsts"] :]
         first = params["cond_jaxpr"].jaxpr

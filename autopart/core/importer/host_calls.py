@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -45,6 +46,8 @@ class KernelCall(NamedTuple):
     """Why it is not sliced further."""
     more: tuple[np.ndarray, ...] = ()
     """Constants that it reads behind its operands."""
+    products: Mapping[tuple[int, int], float] = MappingProxyType({})
+    """Flop of its products, by columns of the result and elements that are summed."""
 
 
 ReadKernel = Callable[[mlir.LoweringRuleContext, Mapping[str, Any], Use], KernelCall]
@@ -116,6 +119,7 @@ class _Collector:
             config = {
                 "index": self._known[call.key], "name": call.body.name, "rule": str(call.factors),
                 "matrix_flop": matrix, "vector_flop": vector, "whole": call.whole,
+                "products": " ".join(f"{n}x{k}:{round(flop)}" for (n, k), flop in call.products.items()),
             }  # fmt: skip
             types = _result_types(ctx)
             given = (*operands, *map(_constant, call.more))

@@ -78,8 +78,9 @@ class Uses:
                 continue
             for inner in jaxprs_in_params(equation.params) if equation.params else ():
                 plain, closed = getattr(inner, "jaxpr", inner), getattr(inner, "consts", [])
-                passed = given[1:] if equation.primitive.name == "cond" else given
-                same = equation.params.get("num_consts", len(passed))  # what a loop does not change
+                name = equation.primitive.name
+                passed = given[1:] if name == "cond" else given
+                same = equation.params["num_consts"] if name == "scan" else len(passed)  # what it does not change
                 passed = [x if n < same else None for n, x in enumerate(passed)]
                 count = len(plain.invars)
                 unknown = [*closed, *[None] * (len(plain.constvars) - len(closed))]

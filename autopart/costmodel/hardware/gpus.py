@@ -179,7 +179,7 @@ _BLACKWELL = {
     "vector_flop_per_s": "80 TFLOP/s f32 [M]",
     "network": "400 Gbit/s at 0.9 (calculon), latencies [NC]",
     "kernel_efficiency": "FlashAttention-4 on B200, 128 features, 8192 tokens: 1535 TFLOP/s forward, 1360 backward, "
-    "which has 2.5 times the flop (Dao-AILab/flash-attention#2280); up to 1613 (arXiv 2603.05451); GB200 as B200: an assumption",
+    "which has 2.5 times the flop (Dao-AILab/flash-attention#2280); at most 1613 (arXiv 2603.05451); GB200 likewise",
     "fits": "B200's matmul efficiency and launch [X]: unseen median error bf16 4.5 %, f32 5.8 %, fp8 6.2 %",
 }
 
