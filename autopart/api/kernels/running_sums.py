@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax.extend.core import Literal, jaxprs_in_params
 
+from autopart.core.importer.jaxprs import constants_and_carried
+
 _LINEAR = frozenset({
     "convert_element_type", "reshape", "transpose", "squeeze", "broadcast_in_dim", "copy", "neg", "mul", "div", "slice",
     "reduce_sum", "dot_general", "add", "sub",
@@ -145,7 +147,7 @@ class RunningSums:
         if name == "cond":
             return self._branches(given, inner, when, count)
         if name in ("scan", "while") and inner:
-            return self._loop(name, params, given, inner, when)
+            return self._loop(equation, given, inner, when)
         if len(inner) == 1 and len(inner[0].invars) == len(given) and len(inner[0].outvars) == count:
             return self._walk(inner[0], given, when)
         for ref in (entry for entry in given if isinstance(entry, int)):  # such as a copy, which fills it
@@ -285,11 +287,11 @@ class RunningSums:
         return [_either([left[n][k] for n in order]) for k in range(count)]
 
     def _loop(
-        self, name: str, params: Mapping[str, Any], given: list[_Value | int], inner: Sequence[Any], when: _When | None
+        self, equation: Any, given: list[_Value | int], inner: Sequence[Any], when: _When | None
     ) -> list[_Value | int]:
-        if name == "scan":
-            body, constants, carried = inner[0], params["num_consts"], params["num_carry"]
-            passed = given
+        params, passed = equation.params, given
+        if equation.primitive.name == "scan":
+            body, (constants, carried) = inner[0], constants_and_carried(equation)
         else:
             body, constants = params["body_jaxpr"].jaxpr, params["body_nconsts"]
             passed = given[params["cond_nconsts"] :]

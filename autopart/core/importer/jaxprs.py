@@ -80,7 +80,7 @@ class Uses:
                 plain, closed = getattr(inner, "jaxpr", inner), getattr(inner, "consts", [])
                 name = equation.primitive.name
                 passed = given[1:] if name == "cond" else given
-                same = equation.params["num_consts"] if name == "scan" else len(passed)  # what it does not change
+                same = constants_and_carried(equation)[0] if name == "scan" else len(passed)  # what it does not change
                 passed = [x if n < same else None for n, x in enumerate(passed)]
                 count = len(plain.invars)
                 unknown = [*closed, *[None] * (len(plain.constvars) - len(closed))]
@@ -91,6 +91,20 @@ def _body(params: Mapping[str, Any]) -> Hashable:
     """What is equal for equations that call one body."""
     body = next((params[name] for name in ("jaxpr", "called", "call") if name in params), None)
     return str(params) if body is None else id(body)
+
+
+def constants_and_carried(scan: Any) -> tuple[int, int]:
+    """How many inputs of a scan are the same in each turn, and how many behind them go from turn to turn.
+
+    Of the others a turn has a row. jax's names for these numbers change.
+    """
+
+    def alike(outside: Sequence[Any], inside: Sequence[Any]) -> int:
+        return sum(a.aval.shape == b.aval.shape for a, b in zip(outside, inside, strict=True))
+
+    body = getattr(scan.params["jaxpr"], "jaxpr", scan.params["jaxpr"])
+    carried = alike(scan.outvars, body.outvars)
+    return alike(scan.invars, body.invars) - carried, carried
 
 
 def closed_over(traced: Any) -> Iterator[tuple[Any, Any]]:
