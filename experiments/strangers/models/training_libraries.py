@@ -84,6 +84,8 @@ released("levanter/gpt2", "levanter haliax")(
 def _maxtext(model: str, **options: Any) -> Step:
     """A step of AdamW around MaxText's transformer, with its logical constraints, over a mesh of one device."""
     import maxtext
+    import tokamax  # noqa: F401 (it defines the flag)
+    from absl import flags
     from flax import linen as nn
     from maxtext.configs import pyconfig
     from maxtext.models.models import transformer_as_linen
@@ -97,6 +99,7 @@ def _maxtext(model: str, **options: Any) -> Step:
         "hardware": "cpu",
         "attention": "dot_product",
     }
+    flags.FLAGS(["step", "--tokamax_cross_compile"], known_only=True)  # its kernels, where no TPU is there
     config = pyconfig.initialize(["train", file], **given, **more | options)
     mesh = get_mesh_from_config(config, jax.devices()[:1])
     module = transformer_as_linen(config, mesh, None)
@@ -200,13 +203,12 @@ released("tokamax/splash", "tokamax")(functools.partial(_tokamax, _splash, WIDE,
 def _recurrentgemma() -> Step:
     """A step of AdamW around Griffin, whose recurrence is a Pallas kernel."""
     common, griffin = (importlib.import_module(f"recurrentgemma.{name}") for name in ("common", "jax.griffin"))
-    config = common.GriffinConfig.from_preset(
-        256128, common.Preset.RECURRENT_GEMMA_2B_V1, scan_type=common.ScanType.LINEAR_PALLAS
-    )
+    preset = common.GriffinConfig.from_preset(common.Preset.RECURRENT_GEMMA_2B_V1)
+    config = preset._replace(scan_type=common.ScanType.LINEAR_PALLAS)
     module = griffin.Griffin(config, dtype=jnp.bfloat16)
 
     def init(key: jax.Array) -> Any:
-        zeros = np.zeros((BATCH, LENGTH), np.int32)
+        zeros = jnp.zeros((BATCH, LENGTH), jnp.int32)
         return module.init(key, zeros, zeros)
 
     def loss(params: Any, batch: Any, key: jax.Array) -> jax.Array:
