@@ -72,6 +72,12 @@ class PallasCall:
         """The kernel's name, or its function's."""
         return self.params["name"] or self.params["jaxpr"].debug_info.func_name
 
+    @property
+    def sources(self) -> list[str]:
+        """Names and lines of the functions that its body and its index maps are."""
+        jaxprs = [self.params["jaxpr"], *(m.index_map_jaxpr.jaxpr for m in self._mapped)]
+        return [str(jaxpr.debug_info.func_src_info) for jaxpr in jaxprs]
+
     @cached_property
     def key(self) -> tuple[object, ...]:
         """Equal for calls that are alike, of which the same results are read."""
