@@ -185,7 +185,9 @@ class PallasCall:
     @cached_property
     def _sums(self) -> RunningSums:
         """What steps pass on to the next ones."""
-        return RunningSums(self._axes, self.grid).follow(self.params["jaxpr"], len(self.operands) - self.lengths)
+        return RunningSums(self._axes, self.grid).follow(
+            self.params["jaxpr"], len(self.operands) - self.lengths, self._scalars - self.lengths
+        )
 
     @property
     def _scratch(self) -> range:
@@ -280,9 +282,10 @@ class PallasCall:
 
     @property
     def _parallel(self) -> list[int]:
-        """Grid dims whose steps may run in any order, as the call says."""
+        """Grid dims whose steps may run in any order, as the call says, and those over which it is mapped."""
         said = getattr(self.params["compiler_params"], "dimension_semantics", None) or ()
-        return [d for d, how in zip(self._axes, said, strict=False) if "parallel" in str(how).lower()]
+        parallel = [d for d, how in zip(self._axes, said, strict=False) if "parallel" in str(how).lower()]
+        return [*parallel, *self.params["grid_mapping"].vmapped_dims]
 
     def _why_not(self, mapped: Any, outputs: list[Depends], dim: int, grid_dim: int, walk: Walk) -> str:
         having = [d for d, depends in enumerate(outputs) if grid_dim in depends.dims]

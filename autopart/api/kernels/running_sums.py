@@ -6,7 +6,8 @@
     m[...] = jnp.maximum(m[...], s)      m is passed on, too, and is no sum: k stays whole
 
 What a body reads before it writes there is passed on along the grid dims at whose first step it begins anew, and along
-those inside of them; along all dims that are not said to be parallel, if it never does.
+those inside of them; along all dims that are not said to be parallel, if it never does. A table of prefetched numbers
+that says where it begins anew is believed to know, as that of splash attention over the blocks of its mask does.
 """
 
 from __future__ import annotations
@@ -33,21 +34,25 @@ _KEEPS = frozenset({"convert_element_type", "broadcast_in_dim", "reshape", "sque
 class _Value(NamedTuple):
     """What is known of a value.
 
-    kind  "plain", "zero"; "index", "count", "end" of the steps of a grid dim; whether it is the "first", a "later" or
-          the "last" step; "old": what a reference holds; "added": that and something plain; "linear" in that; "mixed"
+    kind  "plain", "zero"; "index", "remainder" of it, "count", "end" of the steps of a grid dim; whether it is the
+          "first", a "later" or the "last" step; "old": what a reference holds; "added": that and something plain;
+          "linear" in that; "mixed"
     dims  of the grid, for what is known of steps
     refs  the references whose old contents are in it
     key   equal for plain values that are equal, and for equal places of references
+    told  whether it is made of prefetched numbers
     """
 
     kind: str
     dims: frozenset[int] = frozenset()
     refs: frozenset[int] = frozenset()
     key: Any = None
+    told: bool = False
 
 
 class _When(NamedTuple):
-    """The steps that run a branch: "first", "later", "last" or "some" of them; and whether it is all of those."""
+    """The steps that run a branch: "first", "later", "last", "some", or those that prefetched numbers have "told"; and
+    whether it is all of those."""
 
     kind: str
     dims: frozenset[int] = frozenset()
@@ -63,6 +68,7 @@ class RunningSums:
     asked    dims that the body asks for otherwise than whether a step is the first or the last one
     carried  references that are read before they are written
     begins   of which dims all are at their first step when such a reference begins anew
+    periodic dims of which only a remainder says that a step is the first one
     ends     dims whose last step is written in the program as a number, by the equation (its id) that compares with it
     """
 
@@ -71,16 +77,17 @@ class RunningSums:
     asked: set[int] = field(default_factory=set[int])
     carried: set[int] = field(default_factory=set[int])
     begins: dict[int, frozenset[int]] = field(default_factory=dict[int, frozenset[int]])
+    periodic: set[int] = field(default_factory=set[int])
     ends: dict[int, int] = field(default_factory=dict[int, int])
     _held: dict[int, _Value] = field(default_factory=dict[int, _Value])
     _no_sums: set[int] = field(default_factory=set[int])
     _linear_in: dict[int, frozenset[int]] = field(default_factory=dict[int, frozenset[int]])
     _assigned: dict[int, Any] = field(default_factory=dict[int, Any])
 
-    def follow(self, jaxpr: Any, operands: int) -> RunningSums:
-        """Follows a body whose first references are operands."""
+    def follow(self, jaxpr: Any, operands: int, prefetched: int) -> RunningSums:
+        """Follows a body whose first references are operands, and the first of those numbers that are prefetched."""
         self._held = {
-            n: _Value("plain", key=n) if n < operands else _Value("old", refs=frozenset({n}))
+            n: _Value("plain", key=n, told=n < prefetched) if n < operands else _Value("old", refs=frozenset({n}))
             for n in range(len(jaxpr.invars))
         }
         self._walk(jaxpr, list(range(len(jaxpr.invars))), None)
@@ -90,7 +97,9 @@ class RunningSums:
     def passes_on(self, grid_dim: int, scratch: range, parallel: Sequence[int]) -> bool:
         """Whether a step may read in scratch what a step before it along a dim has left there."""
         for ref in self.carried & set(scratch):
-            if grid_dim >= min(self.begins.get(ref, ())) if self.begins.get(ref) else grid_dim not in parallel:
+            outermost = min(self.begins.get(ref, {-1}))
+            inside = grid_dim > outermost or (grid_dim == outermost and grid_dim not in self.periodic)
+            if inside and grid_dim not in parallel:
                 return True
         return False
 
@@ -117,7 +126,7 @@ class RunningSums:
                     return False
             elif ref in self._no_sums or not all(is_one(r, results.get(r, ())) for r in made_of):
                 return False
-        return grid_dim not in self.asked and all(is_one(ref) for ref in self.carried & set(scratch))
+        return grid_dim not in self.asked | self.periodic and all(is_one(ref) for ref in self.carried & set(scratch))
 
     # ---- equation by equation; an entry is a value, or the number of a reference
 
@@ -160,7 +169,8 @@ class RunningSums:
         found = self._of_steps(equation, values) or self._of_sums(name, values, params)
         if found is None:
             self._ask(values)
-            found = _Value("plain", key=hash((name, str(params), *(v.key for v in values))))
+            key = hash((name, str(params), *(v.key for v in values)))
+            found = _Value("plain", key=key, told=any(v.told for v in values))
         return [found._replace(key=(found.key, n)) if count > 1 else found for n in range(count)]
 
     def _ask(self, values: Sequence[_Value | int]) -> None:
@@ -178,6 +188,13 @@ class RunningSums:
             return _Value("end", dims)
         if name == "convert_element_type" and values[0].dims:
             return values[0]
+        if name == "rem" and kinds[0] == "index" and not values[1].dims:
+            return _Value("remainder", dims)
+        if name == "select_n" and "remainder" in kinds[1:] and not any(v.refs for v in values):  # of negative numbers
+            return _Value("remainder", dims)
+        if name == "eq" and kinds == ["remainder", "zero"]:
+            self.periodic |= dims
+            return _Value("first", dims)
         if len(kinds) == 2 and kinds[0] == "index":
             (grid_dim,) = values[0].dims
             if kinds[1] == "zero" and name in ("eq", "ne", "gt"):
@@ -238,6 +255,8 @@ class RunningSums:
             self._add(ref, value, place, when)
         elif not value.refs and when is not None and when.kind == "first":
             self._begin(frozenset({ref}), when.dims, value.kind == "zero" and when.sure, value.key)
+        elif not value.refs and when is not None and when.kind == "told":
+            self._begin(frozenset({ref}), frozenset({len(self.grid)}), at_zero=False)
         elif when is None or (when.kind == "last" and value.refs):
             if value.kind in ("old", "linear") and ref not in value.refs:
                 self._linear_in[ref] = self._linear_in.get(ref, frozenset()) | value.refs
@@ -258,7 +277,7 @@ class RunningSums:
         elif when is not None and when.kind == "later" and self._assigned.get(ref, ()) == value.key[1][1]:
             if self.begins[ref] == when.dims and value.key[1][0] is None:
                 del self._assigned[ref]
-        elif when is not None and when.kind != "some":
+        elif when is not None and when.kind not in ("some", "told"):
             self._no_sums.add(ref)
 
     def _begin(self, refs: frozenset[int], dims: frozenset[int], at_zero: bool, key: Any = None) -> None:
@@ -275,7 +294,7 @@ class RunningSums:
         steps = {"first": ("later", "first"), "later": ("first", "later"), "last": ("some", "last")}.get(which.kind)
         if steps is None or len(inner) != 2:
             self._ask([which])
-            steps = ("some",) * len(inner)
+            steps = ("told" if which.told else "some",) * len(inner)
         left, held, order = dict[int, list[Any]](), dict[int, dict[int, _Value]](), range(len(inner))
         before = dict(self._held)
         for n in sorted(order, key=lambda n: steps[n] != "first"):  # what begins anew, first
