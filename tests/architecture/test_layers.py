@@ -34,8 +34,8 @@ DOORS = {
         "api/call_arguments.py", "api/trace.py", "api/tag.py", "api/reshard.py", "api/warmup.py",
         "core/kernel_calls/kernel_body.py",
         *(f"api/kernels/{name}.py" for name in (
-            "cudnn", "gradient", "index_maps", "kernel", "kernel_primitive", "named_pallas", "pallas_call",
-            "pallas_work", "partitioned", "twin", "verify_kernel",
+            "cudnn", "gradient", "grid_digits", "index_maps", "kernel", "kernel_primitive", "named_functions",
+            "named_pallas", "pallas_call", "pallas_work", "partitioned", "running_sums", "twin", "verify_kernel",
         )),
         "costmodel/xla_compile.py", "costmodel/topologies.py", "api/verification.py", "api/calibration.py",
         "api/profile.py", "cli/reshard_plan_command.py",

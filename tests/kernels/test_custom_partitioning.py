@@ -46,6 +46,7 @@ def test_its_own_rule_says_how_it_is_sliced(rule, how):
     low = step.lower(x, w)
     assert not low.program.collectives()
     (found,) = kernels(low).values()
+    assert found["matrix_flop"] == 2 * 4 * 8 * 16 * 32
     assert ("s=8" in found["rule"] or "i=8" in found["rule"] or "_1=" in found["rule"]) != bool(how)
     close(step(x, w), jnp.tanh(x @ w) * 3 + 1)
 

@@ -68,6 +68,29 @@ def test_the_gradient_of_an_operand_without_the_dim_is_a_sum():
     close(step(x, w), gradient_of(lambda x, w: x * w, 2)(x, w))
 
 
+def test_a_maximum_of_slices_has_no_gradient_of_slices():
+    largest = jax.custom_vjp(lambda x: x.max(0))
+    largest.defvjp(lambda x: (x.max(0), x), lambda x, g: ((x == x.max(0)) * g,))
+    kernel = ap.kernel(largest, rule="a b -> b; tile b; reduce a:max")
+    (x,) = arrays((8, 16))
+    schedule = [ap.ManualPartition({"x": 0}, axis="d"), ap.ManualPartition({"x": 1}, axis="m")]
+    step = ap.jit(jax.grad(lambda x: (kernel(x) ** 2).sum()), ap.Mesh(MESH), schedule)
+    close(step(x), jax.grad(lambda x: (x.max(0) ** 2).sum())(x))
+
+
+def test_a_result_of_other_operands_is_computed_by_every_device():
+    def twin(x, w):
+        return jnp.tanh(x @ w), (x**2).sum(-1)
+
+    kernel = ap.kernel(twin, like=twin, gradient="twin")
+    x, w = arrays((8, 16), (16, 32))
+    schedule = [ap.ManualPartition({"x": 0}, axis="d"), ap.ManualPartition({"w": 1}, axis="m")]
+    step = ap.jit(lambda x, w: kernel(x, w), ap.Mesh(MESH), schedule)
+    assert not step.lower(x, w).program.collectives()
+    assert kernels(step.lower(x, w))["twin"]["rule"].endswith(":any=32")
+    close(step(x, w), twin(x, w))
+
+
 def test_the_twin_has_a_gradient_where_the_kernel_has_none():
     x, w = arrays((8, 6, 16), (16,))
     norm = ap.kernel(rms_norm, like=plain_norm, gradient="twin")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -12,6 +14,7 @@ from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_ke
 import autopart as ap
 from tests.kernels.programs import MESH, arrays, close, kernels, plain_attention, plain_norm, rms_norm
 
+flash_module = importlib.import_module("jax.experimental.pallas.ops.tpu.flash_attention")
 D, M = ap.ManualPartition({"x": 0}, axis="d"), ap.ManualPartition({"x": 1}, axis="m")
 
 
@@ -70,12 +73,62 @@ def test_a_grid_dim_that_index_maps_carry_straight_is_sliced_and_each_device_has
             "several steps write one block of outputs",
         ),
         (copied(lambda i, j: (i // 2, j), grid=(8, 2), out_map=lambda i, j: (i // 2, j)), "tile g0=4 g1=2", ""),
+        (
+            copied(lambda i, j: (i // 2, i % 2), grid=(8, 1), out_map=lambda i, j: (i // 2, i % 2)),
+            "tile g0=4 g0s1=2",
+            "",
+        ),
+        (
+            copied(lambda i, j: (2 * i + j, 0), grid=(2, 2), out_map=lambda i, j: (2 * i + j, 0)),
+            "tile g0=2",
+            "on 0 too",
+        ),
+        (copied(lambda i, j: (i % 2, j), out_map=lambda i, j: (i, j)), "tile g0=2 g1=2", ""),
     ],
 )
 def test_index_maps_say_which_grid_dims_are_sliced_and_which_one_is_in_the_way(function, sliced, why):
     rule, whole = rule_and_why(function, X)
     assert rule.startswith(sliced)
     assert why in whole
+
+
+@pytest.mark.parametrize(
+    ("maps", "grid"),
+    [
+        ((lambda i: (i // 2, i % 2), lambda i: (i // 2, i % 2)), (8,)),
+        ((lambda i: (i % 4, i // 4), lambda i: (i % 4, i // 4)), (8,)),
+        ((lambda i, j: (2 * i + j // 2, j % 2), lambda i, j: (2 * i + j // 2, j % 2)), (2, 4)),
+    ],
+)
+def test_digits_of_a_grid_dim_are_sliced_and_each_device_has_its_blocks(maps, grid):
+    def body(x, o):
+        o[...] = x[...] * 2
+
+    specs = [pl.BlockSpec((2, 8), m) for m in maps]
+
+    def function(x):
+        return call(body, ((8, 16), "float32"), grid, specs[:1], specs[1], x)
+
+    step = ap.jit(function, ap.Mesh(MESH), [D, M])
+    (x,) = arrays((8, 16))
+    assert not step.lower(x).program.collectives()
+    close(step(x), x * 2)
+
+
+def test_blocks_by_element_may_overlap_along_a_dim_that_is_whole():
+    def body(x, o):
+        o[...] = x[:, :-2] + x[:, 2:]
+
+    def function(x):
+        padded = jnp.pad(x, ((0, 0), (1, 1), (0, 0)))
+        blocks = pl.BlockSpec((pl.Element(1), pl.Element(6), pl.Element(8)), lambda b, i, c: (b, 4 * i, 8 * c))
+        out = pl.BlockSpec((1, 4, 8), lambda b, i, c: (b, i, c))
+        return call(body, (x.shape, x.dtype), (4, 2, 2), [blocks], out, padded)
+
+    step = ap.jit(function, ap.Mesh(MESH), [D, ap.ManualPartition({"x": 2}, axis="m")])
+    (x,) = arrays((4, 8, 16))
+    assert not step.lower(x).program.collectives()
+    close(step(x), jax.jit(function)(x))
 
 
 def test_a_body_that_asks_which_step_it_is_keeps_the_dim_whole():
@@ -184,6 +237,38 @@ def test_causal_attention_has_the_flop_of_the_blocks_that_its_mask_leaves(causal
     (found,) = kernels(low).values()
     blocks = 8 * 9 / 2 if causal else 8 * 8
     assert found["matrix_flop"] == 2 * blocks * 4 * 128**3
+
+
+@pytest.mark.parametrize(("mask", "blocks"), [("CausalMask", 8 * 9 / 2), ("FullMask", 64)])
+def test_splash_attention_has_the_flop_of_the_blocks_that_its_mask_leaves(mask, blocks):
+    masks = splash_attention_mask.MultiHeadMask([getattr(splash_attention_mask, mask)((1024, 1024))] * 2)
+    attend = jax.vmap(splash_attention_kernel.make_splash_mha_single_device(masks))
+    q = jax.ShapeDtypeStruct((1, 2, 1024, 128), "bfloat16")
+    (found,) = kernels(lowered(lambda q, k, v: attend(q, k, v), q, q, q)).values()
+    assert found["matrix_flop"] == 2 * blocks * 4 * 128**3
+
+
+@pytest.mark.parametrize(("features", "times"), [(64, 4), (128, 2), (256, 1)])
+def test_a_kernel_takes_as_long_as_the_tiles_that_it_fills_in_part(features, times):
+    q = jax.ShapeDtypeStruct((8, 8, 2048, features), "bfloat16")
+    device = ap.Mesh({"d": 1}, device="tpu_v6e")
+    how = {"block_q": 1024, "block_k_major": 1024, "block_k": 1024, "block_b": 1}
+    sizes = flash_module.BlockSizes(**how)
+    low = ap.jit(lambda q, k, v: flash_attention(q, k, v, block_sizes=sizes), device).lower(q, q, q)
+    flop = 8 * 8 * 4 * 2048**2 * features
+    assert low.estimate.step_s == pytest.approx(times * flop / (918e12 * 0.60), rel=0.1)
+
+
+def test_a_grid_whose_length_is_read_has_as_many_steps_as_write_each_block():
+    def body(x, o):
+        o[...] = jnp.dot(x[...], x[...])
+
+    def function(x, steps):
+        spec = pl.BlockSpec((8, 8), lambda i: (i, 0))
+        return call(body, ((32, 8), "float32"), (steps,), [spec], spec, x)
+
+    (found,) = kernels(lowered(function, jax.ShapeDtypeStruct((32, 8), "float32"), jnp.int32(4))).values()
+    assert found["matrix_flop"] == 4 * 2 * 8**3
 
 
 @pytest.fixture(scope="module")

@@ -73,3 +73,19 @@ def test_a_search_divides_it_forward_and_backward_and_moves_nothing(name):
     assert min(low.metadata.flop_divided.values()) > 0.99
     assert not low.program.collectives()
     close(step(*operands), gradient(twin)(*operands), tolerance=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("tile", "collectives"), [({"w": 2}, {}), ({"w": 1}, {"all_reduce": 1}), ({"w": 0}, {"all_reduce": 1})]
+)
+def test_maxtexts_copy_of_grouped_products_is_known_by_name(tile, collectives):
+    backend = package("maxtext.kernels.megablox.backend")
+    sizes = jnp.array([140, 388, 0, 496], jnp.int32)
+    group = jnp.searchsorted(jnp.cumsum(sizes), jnp.arange(1024), side="right")
+    x, w = arrays((1024, 256), (4, 256, 512))
+    schedule = [ap.ManualPartition({"x": 0}, axis="d"), ap.ManualPartition(tile, axis="m")]
+    step = ap.jit(lambda x, w: backend.gmm(x, w, sizes, jnp.float32, (128, 128, 128)), MESH, schedule)
+    low = step.lower(x, w)
+    assert low.program.collectives() == collectives
+    assert min(low.metadata.flop_divided.values()) > 0.99
+    close(step(x, w), jnp.einsum("mk,mkn->mn", x, w[group]), tolerance=1e-5)

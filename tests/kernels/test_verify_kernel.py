@@ -43,3 +43,17 @@ def test_a_kernel_that_cannot_run_here_is_not_taken_to_be_right():
     elsewhere = ap.kernel(lambda x: x + 1, like=lambda x: x + 1, platforms=["tpu"], name="elsewhere")
     with pytest.raises(ap.CallError, match="the kernel elsewhere cannot run on cpu"):
         ap.verify_kernel(elsewhere, jnp.ones(4))
+
+
+@pytest.mark.parametrize(
+    ("function", "rule", "true"),
+    [
+        (lambda x, start: x + start + jnp.arange(x.shape[0]), "a, @a -> a", True),
+        (lambda x, start: x + jnp.arange(x.shape[0]), "a, @a -> a", False),
+        (lambda x, y: (x * 2, y.sum()), "a, b -> a, ; tile -; reduce a:any", True),
+        (lambda x, y: (x * 2, x[0]), "a, b -> a, ; tile -; reduce a:any", False),
+    ],
+)
+def test_places_and_what_every_device_computes_are_verified(function, rule, true):
+    second = jnp.int32(0) if "@" in rule else jnp.arange(4.0)
+    assert ap.verify_kernel(ap.kernel(function, rule=rule), jnp.arange(8.0), second).agrees == true

@@ -70,6 +70,7 @@ COMPUTES_WITH = {
     "core/passes/bordered_windows.py": "cuts what windows leave",
     "core/passes/cuts.py": "cuts what moves elements",
     "api/kernels/pallas_work.py": "evaluates in which steps of a grid a kernel computes",
+    "api/kernels/running_sums.py": "follows sums through the primitives of jax in a kernel",
     "api/plan/as_jax.py": "says which ops jax asks for the type of their result",
     "api/profile.py": "sorts the kernels of a profile, which have XLA's names",
     "core/passes/known_indices.py": "writes look-ups at known places by other ops",

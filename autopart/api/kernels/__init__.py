@@ -2,7 +2,9 @@
 
 kernel.py       `ap.kernel`: a function with a twin in plain jax, or with a rule
 twin.py         what holds for the twin, found by propagation and compared op by op with the twin of a slice
-pallas_call.py  a Pallas call, by its grid and block specs; named_pallas.py those that say too little, by name
+pallas_call.py  a Pallas call, by its grid and block specs: grid_digits.py has what index maps make of steps, and
+                running_sums.py what steps pass on
+named_*.py      Pallas calls that say too little, and functions, by name
 partitioned.py  `custom_partitioning`, by its own sharding rule
 cudnn.py        cuDNN's attention, by name
 """

@@ -21,6 +21,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import mlir
 
 from autopart.core.importer.host_calls import KernelCall
+from autopart.core.importer.jaxprs import Use
 from autopart.core.kernel_calls.kernel_body import KernelBody, reading
 from autopart.core.kernel_calls.sharding_rule import NONE, Factors, factors_of
 from autopart.core.ops.traits import Work
@@ -33,12 +34,12 @@ _EXPONENTIAL = 9.0
 """Operations of the vector unit for each score: scale, maximum, exponential, sum."""
 
 
-def cudnn_attention(ctx: mlir.LoweringRuleContext, params: Mapping[str, Any], read: Sequence[int]) -> KernelCall:
-    """A call of it, either direction, read."""
+def cudnn_attention(ctx: mlir.LoweringRuleContext, params: Mapping[str, Any], use: Use) -> KernelCall:
+    """A call of it, either direction, use.read."""
     primitive, operands = cast(Primitive, ctx.primitive), tuple(ctx.avals_in)
     back = "bwd" in str(primitive)
     names = (_BACK if back else _INPUTS)[: len(operands)]
-    factors = _factors(params, operands, tuple(ctx.avals_out), names, back).reading(read)
+    factors = _factors(params, operands, tuple(ctx.avals_out), names, back).reading(use.read)
 
     def kernel(*arrays: Any) -> list[Any]:
         return primitive.bind(*arrays, **params)
@@ -47,10 +48,12 @@ def cudnn_attention(ctx: mlir.LoweringRuleContext, params: Mapping[str, Any], re
         return (_twin_back if back else _twin)(params, dict(zip(names, arrays, strict=False)))
 
     has_twin = not params["dropout_rate"] and len(names) == len(operands) and not _pages(operands)
-    run, like = (reading(lambda _, function=function: function, read) for function in (kernel, twin))
+    run, like = (reading(lambda _, function=function: function, use.read) for function in (kernel, twin))
     name = f"cudnn attention{' backward' if back else ''}"
     body = KernelBody(name, operands, run, like if has_twin else None, ("cuda",))
-    return KernelCall(body, factors, _work(params, operands, back), (str(primitive), str(operands), str(params), *read))
+    return KernelCall(
+        body, factors, _work(params, operands, back), (str(primitive), str(operands), str(params), *use.read)
+    )
 
 
 def _pages(operands: Sequence[Any]) -> bool:
@@ -114,6 +117,8 @@ def _twin(params: Mapping[str, Any], given: Mapping[str, Any]) -> list[Any]:
     lse = jax.nn.logsumexp(scores, axis=-1)
     weights = jax.numpy.exp(scores - lse[..., None]).astype(v.dtype)
     o = jax.numpy.einsum("bhst,bhte->bhse", weights, v)
+    if params["mask_type"].name in _PADDING:
+        o *= (np.arange(o.shape[2])[:, None] < given["q_seqlen"].reshape(-1, 1, 1, 1)).astype(o.dtype)
     return [_heads_first(params, o).astype(given["q"].dtype), lse]
 
 

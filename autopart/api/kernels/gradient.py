@@ -264,7 +264,9 @@ class Directions:
     def _factors(self) -> tuple[Factors, list[tuple[str, ...]]]:
         """(the factors of the kernel that are its gradient's too, names of the dims of what is kept besides)."""
         own, _ = self._called.factors()
-        sliced = [f for f in own.sliced if self._is_kept(f, own)]
+        flowing = [names for names, r in zip(own.results, self._called.results, strict=True) if is_float(r)]
+        sums = [f for f in own.sliced if f.code in (None, SUM) or all(f.name in names for names in flowing)]
+        sliced = [f for f in sums if self._is_kept(f, own)]
         names = [tuple(n for dim in dims for n in dim or [NONE]) for dims in self._dims]
         return own.only(sliced), names
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.extend.core import Literal, jaxpr_as_fun, jaxprs_in_params
+from jax.extend.core import Literal, jaxprs_in_params
 
 
 @dataclass(frozen=True)
@@ -145,35 +145,3 @@ def _joined(entries: Iterable[Depends]) -> Depends:
     for entry in entries:
         found |= entry
     return found
-
-
-def steps_per_block(index_map: Any, output: int, grid_dim: int, grid: Sequence[int]) -> int | None:
-    """For how many steps of a grid dim on which alone an output depends a block stays the same; None where the blocks
-    do not come one after the other: 1 for `i`, 4 for `i // 4`, None for `n - i`."""
-
-    def block(step: jax.Array) -> Any:
-        inputs = [step if d == grid_dim else np.int32(0) for d in range(len(grid))]
-        return _evaluated(getattr(index_map, "jaxpr", index_map), inputs, output)
-
-    with jax.ensure_compile_time_eval():
-        blocks = jax.vmap(block)(jax.numpy.arange(grid[grid_dim], dtype=np.int32)).tolist()
-    steps = blocks.count(blocks[0])
-    return steps if blocks == [step // steps for step in range(len(blocks))] else None
-
-
-def _evaluated(jaxpr: Any, inputs: Sequence[Any], output: int) -> Any:
-    """One output of a jaxpr, by the equations that it takes; the inputs after the first ones have no part in it."""
-    known = dict(zip(jaxpr.invars, inputs, strict=False))
-    producer = {v: equation for equation in jaxpr.eqns for v in equation.outvars}
-
-    def value(variable: Any) -> Any:
-        if isinstance(variable, Literal):
-            return variable.val
-        if variable not in known:
-            equation = producer[variable]
-            called, operands = equation.params.get("jaxpr"), map(value, equation.invars)
-            made = jaxpr_as_fun(called)(*operands) if called else equation.primitive.bind(*operands, **equation.params)
-            known.update(zip(equation.outvars, made if equation.primitive.multiple_results else [made], strict=True))
-        return known[variable]
-
-    return value(jaxpr.outvars[output])

@@ -17,6 +17,8 @@ import numpy as np
 
 from autopart.api.kernels.gradient import differentiated, with_gradient
 from autopart.api.kernels.kernel_primitive import Aval, Called
+from autopart.api.kernels.known_kernels import KERNELS
+from autopart.api.kernels.named_functions import known_function
 from autopart.api.kernels.twin import twin_factors, twin_work
 from autopart.base.arguments import FUNCTION, NONE, TEXT, Kind, check, number, sequence
 from autopart.base.errors import ArgumentError
@@ -50,6 +52,8 @@ def kernel(
         "m k, k n -> m n; tile m n; reduce k"                           slices of k leave parts, which are added up
         "s d, t d, @s -> s d; tile s"                                   a number grows by where the slice of s starts
 
+    jax's own paged attention for TPUs is known by name, and needs neither.
+
     On a device the kernel is `fn` itself, traced for what the device holds. The gradient goes through the `custom_vjp`
     of `fn`, whose two directions are kernels too; with `gradient="twin"` it is the twin's. `flop` are those of a call,
     where a twin does not say them. `name` is what reports call it, by default the function's. Raises `ArgumentError`
@@ -58,14 +62,18 @@ def kernel(
     check("ap.kernel", fn=(fn, FUNCTION), like=(like, FUNCTION | NONE), rule=(rule, TEXT | NONE))
     check("ap.kernel", platforms=(platforms, sequence(TEXT, '"tpu", "cuda", "rocm" or "cpu", in a list') | NONE))
     check("ap.kernel", name=(name, TEXT | NONE), gradient=(gradient, _GRADIENT), flop=(flop, number(0) | NONE))
+    known = known_function(fn) if like is None and rule is None else None
+    if known is not None:
+        like = known.twin
     if like is None and (rule is None or gradient == "twin"):
         raise ArgumentError(
             f"ap.kernel: {'the gradient of a twin' if rule else 'neither a twin nor a rule'}",
             why="what is inside a kernel says nothing of how it may be sliced",
             hint='like=a plain jax function of the same arguments, or rule="b s d, d -> b s d; tile b s"',
         )
-    called = name or str(getattr(fn, "__name__", type(fn).__name__))
-    return Kernel(fn, like, rule, called, gradient, flop, None if platforms is None else tuple(platforms))
+    called = name or str(getattr(getattr(fn, "func", fn), "__name__", type(fn).__name__))
+    ruled = known.rule if known is not None else None if rule is None else lambda _: rule
+    return Kernel(fn, like, ruled, called, gradient, flop, None if platforms is None else tuple(platforms))
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +82,7 @@ class Kernel:
 
     fn: Callable[..., Any]
     like: Callable[..., Any] | None
-    rule: str | None
+    rule: Callable[[Sequence[tuple[int, ...]]], str] | None
     name: str
     gradient: str
     flop: float | None
@@ -123,7 +131,7 @@ class Kernel:
                 why=f"the kernel {_types(results)}; the twin {there}",
                 hint="a plain jax function of the same arguments, with results of the same shapes and types",
             )
-        ruled = None if self.rule is None else factors_of(self.rule, *shapes)
+        ruled = None if self.rule is None else factors_of(self.rule(shapes[0]), *shapes)
 
         @functools.cache
         def factors() -> tuple[Factors, str]:
@@ -133,15 +141,21 @@ class Kernel:
         def work() -> Work | None:
             if self.flop is not None:
                 return Work(self.flop, 0.0)
-            return None if like is None else twin_work(like, call.avals)
+            if like is None and self._is_said_to_run_elsewhere:
+                return None
+            return twin_work(like or function, call.avals, KERNELS)
 
         twin = None if like is None else lambda _: like
         made = Called(self.name, call.avals, results, lambda _: function, twin, factors, work, self.platforms)
         return made, tree
 
+    @property
+    def _is_said_to_run_elsewhere(self) -> bool:
+        return self.platforms is not None and jax.default_backend() not in [_BACKENDS.get(p, p) for p in self.platforms]
+
     def _is_traceable(self, call: _Arguments) -> bool:
         """False where jax cannot even trace the kernel, since it asks for a device that is not here."""
-        if self.platforms is None or jax.default_backend() in [_BACKENDS.get(p, p) for p in self.platforms]:
+        if not self._is_said_to_run_elsewhere:
             return True
         try:
             jax.eval_shape(call.flat(self.fn), *call.avals)

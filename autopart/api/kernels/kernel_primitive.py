@@ -17,6 +17,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import batching, mlir
 
 from autopart.core.importer.host_calls import KernelCall
+from autopart.core.importer.jaxprs import Use
 from autopart.core.kernel_calls.kernel_body import KernelBody, OfShapes, mapped_over, reading
 from autopart.core.kernel_calls.sharding_rule import Factors
 from autopart.core.ops.traits import Work
@@ -68,11 +69,11 @@ mlir.register_lowering(
 )
 
 
-def read_called(ctx: mlir.LoweringRuleContext, params: Mapping[str, Any], read: Sequence[int]) -> KernelCall:
-    """A call in a traced program, with the results that are read."""
+def read_called(ctx: mlir.LoweringRuleContext, params: Mapping[str, Any], use: Use) -> KernelCall:
+    """A call in a traced program, with the results that are use.read."""
     called: Called = params["called"]
     factors, whole = called.factors()
-    return KernelCall(called.body(read), factors.reading(read), called.work(), called, whole=whole)
+    return KernelCall(called.body(use.read), factors.reading(use.read), called.work(), called, whole=whole)
 
 
 def _batch(arrays: Sequence[Any], dims: Sequence[Any], *, called: Called) -> tuple[list[Any], list[int]]:

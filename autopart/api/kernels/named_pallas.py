@@ -1,4 +1,4 @@
-"""Pallas kernels of jax known by name, as grid and block specs say too little: megablox gmm and tgmm, GPU norms.
+"""Pallas kernels known by name, as grid and block specs say too little: megablox gmm and tgmm, norms for GPUs.
 
     gmm    m k, g k n, m -> m n     grouped products (megablox): groups of rows of m, each times its own matrix
            m: rows of a slice count the groups that they meet, so it needs the place of its first row
@@ -6,8 +6,8 @@
     tgmm   m k, m n -> g k n        the gradient of the matrices; parts for rows of m are added up
     ln_backward_dw_db   m n, m n -> n, n     the gradient of a norm's scale and bias, by a loop over m in the body
 
-A slice calls the function of jax anew: what it passes to its kernel, such as which tile belongs to which group, is for
-all rows. Tiles that are longer than a slice get shorter, down to 128.
+A slice calls the function anew, jax's or MaxText's copy: what it passes to its kernel, such as which tile belongs
+to which group, is for all rows. Tiles that are longer than a slice get shorter, down to 128.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 import functools
 import importlib
 import math
+import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -46,14 +47,14 @@ class Named(NamedTuple):
 
 def named(call: PallasCall) -> Named | None:
     """How a call is sliced, if its kernel is known by name."""
-    source = str(call.params["jaxpr"].debug_info.func_src_info)
-    reader = next((read for name, read in NAMED.items() if all(part in source for part in name.split("at "))), None)
+    written = " ".join(call.sources)
+    reader = next((read for name, read in NAMED.items() if all(part in written for part in name.split("at "))), None)
     return None if reader is None or call.params["grid_mapping"].vmapped_dims else reader(call)
 
 
 def _grouped(call: PallasCall) -> Named | None:
-    """Either product. One that adds to an array that it is given is sliced by its grid."""
-    if len(call.operands) != 7:
+    """Either product. One that adds to an array that it is given, or has scales, is sliced by its grid."""
+    if len(call.operands) != 7 or call.operands[5].ndim != 2:
         return None
     lhs, rhs = call.operands[5:]
     tm, tk = call.block(5)
@@ -61,6 +62,7 @@ def _grouped(call: PallasCall) -> Named | None:
     to_groups = rhs.ndim == 2
     groups = call.results[0].shape[0] if to_groups else rhs.shape[0]
     m, k, n, tn = *lhs.shape, call.results[0].shape[-1], call.block(7)[-1]
+    megablox = _module_of(call, "/megablox/")
     most = {name: _ways(size, tile) for name, size, tile in (("m", m, tm), ("k", k, tk), ("n", n, tn))}
 
     def run(arrays: Sequence[Any], interpret: bool) -> list[Any]:
@@ -71,7 +73,6 @@ def _grouped(call: PallasCall) -> Named | None:
         how: dict[str, Any] = {"preferred_element_type": call.results[0].dtype, "tiling": tiling}
         how["group_offset"] = offset[0] + numbers[0]
         how["interpret"] = interpret or bool(call.params["interpret"])
-        megablox: Any = importlib.import_module("jax.experimental.pallas.ops.tpu.megablox.gmm")
         if to_groups:
             return [megablox.tgmm(lhs.swapaxes(0, 1), rhs, sizes, num_actual_groups=numbers.shape[0], **how)]
         return [megablox.gmm(lhs, rhs, sizes, transpose_rhs=transposed, **how)]
@@ -81,6 +82,12 @@ def _grouped(call: PallasCall) -> Named | None:
     result = "g k n" if to_groups else "m n"
     rule = f", _, _, _, _, {sides}, @m, g -> {result}; {clauses.format(**most)}"
     return Named("tgmm" if to_groups else "gmm", rule, (np.zeros((), np.int32), np.arange(groups, dtype=np.int32)), run)
+
+
+def _module_of(call: PallasCall, part: str) -> Any:
+    """The module, in such a folder, whose function made the call: jax's own, or a copy of another package."""
+    files = {source.partition(" at ")[2].rpartition(":")[0] for source in call.sources if part in source}
+    return next(m for m in list(sys.modules.values()) if getattr(m, "__file__", None) in files)
 
 
 def _ways(size: int, tile: int) -> int:
@@ -112,8 +119,8 @@ def _scale_gradient(call: PallasCall) -> Named:
 
 
 NAMED: dict[str, Callable[[PallasCall], Named | None]] = {
-    "kernel at /ops/tpu/megablox/gmm.py": _grouped,
+    "transform_indices at /megablox/": _grouped,
     "ln_backward_dw_db at /pallas/ops/gpu/layer_norm.py": _scale_gradient,
     "ln_backward_dw_db at /pallas/ops/gpu/rms_norm.py": _scale_gradient,
 }
-"""By the names of their functions and the ends of their files."""
+"""By the names of their functions, or of their index maps, and parts of their files."""

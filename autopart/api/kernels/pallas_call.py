@@ -14,34 +14,43 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 import jax
 from jax.interpreters import mlir
 
-from autopart.api.kernels.index_maps import Depends, Flow, steps_per_block
+from autopart.api.kernels.grid_digits import Digit, Walk, blocks, digits, keeps_remainder, of_slice
+from autopart.api.kernels.index_maps import Depends, Flow
 from autopart.api.kernels.named_pallas import named
 from autopart.api.kernels.pallas_work import work_of_grid
+from autopart.api.kernels.running_sums import RunningSums, with_ends
 from autopart.core.importer.host_calls import KernelCall
+from autopart.core.importer.jaxprs import Use
 from autopart.core.kernel_calls.kernel_body import Flat, KernelBody, reading
 from autopart.core.kernel_calls.sharding_rule import Factor, Factors, factors_of
+from autopart.core.op import SUM
+
+_MOST_STEPS = 1 << 20
+"""Of longer walks through an array not every step is looked at, and the grid dim is whole."""
 
 
-def pallas_kernel(ctx: mlir.LoweringRuleContext, params: Mapping[str, Any], read: Sequence[int]) -> KernelCall:
-    """A Pallas call, read."""
-    call = PallasCall(ctx.primitive, params, tuple(ctx.avals_in), tuple(ctx.avals_out), tuple(read))
-    effect, work = bool(getattr(params["compiler_params"], "has_side_effects", False)), work_of_grid(params)
+def pallas_kernel(ctx: mlir.LoweringRuleContext, params: Mapping[str, Any], use: Use) -> KernelCall:
+    """A Pallas call, use.read."""
+    call = PallasCall(ctx.primitive, params, tuple(ctx.avals_in), tuple(ctx.avals_out), tuple(use.read))
+    effect = bool(getattr(params["compiler_params"], "has_side_effects", False))
+    work, products = work_of_grid(params, call.least_grid, call.least_grid != call.grid, use.known[call.lengths :])
     how, (factors, whole) = named(call), call.factors()
     operands, kernel, interpreted = call.operands, call.for_shapes, call.interpreted
     if how is not None:
         operands, whole, run = (*operands, *how.more), "", how.run
-        factors = factors_of(how.rule, [a.shape for a in operands], [a.shape for a in call.results]).reading(read)
+        factors = factors_of(how.rule, [a.shape for a in operands], [a.shape for a in call.results]).reading(use.read)
         kernel, interpreted = (lambda _: lambda *x: run(x, False)), (lambda _: lambda *x: run(x, True))
     name = call.name if how is None else how.name
-    body = KernelBody(name, operands, reading(kernel, read), reading(interpreted, read))
-    return KernelCall(body, factors, work, call.key, effect, whole, () if how is None else how.more)
+    body = KernelBody(name, operands, reading(kernel, use.read), reading(interpreted, use.read))
+    more = () if how is None else how.more
+    return KernelCall(body, factors, work, call.key, effect, whole, more, products)
 
 
 class Stop(Exception):
@@ -63,6 +72,12 @@ class PallasCall:
         """The kernel's name, or its function's."""
         return self.params["name"] or self.params["jaxpr"].debug_info.func_name
 
+    @property
+    def sources(self) -> list[str]:
+        """Names and lines of the functions that its body and its index maps are."""
+        jaxprs = [self.params["jaxpr"], *(m.index_map_jaxpr.jaxpr for m in self._mapped)]
+        return [str(jaxpr.debug_info.func_src_info) for jaxpr in jaxprs]
+
     @cached_property
     def key(self) -> tuple[object, ...]:
         """Equal for calls that are alike, of which the same results are read."""
@@ -83,66 +98,101 @@ class PallasCall:
     @property
     def _scalars(self) -> int:
         """How many operands come first: lengths of grid dims, and what index maps and the body read as it is."""
-        return self._lengths + self.params["grid_mapping"].num_index_operands
+        return self.lengths + self.params["grid_mapping"].num_index_operands
 
     @property
-    def _lengths(self) -> int:
+    def lengths(self) -> int:
         """How many grid dims are as long as an operand says."""
         return sum(map(self._is_dynamic, range(len(self.grid))))
 
     def _is_dynamic(self, grid_dim: int) -> bool:
         return not isinstance(self.grid[grid_dim], int)
 
+    @property
+    def least_grid(self) -> tuple[int, ...]:
+        """The grid; of lengths that are read, the first is as many steps as write each block of a result once."""
+        known = [1 if self._is_dynamic(d) else steps for d, steps in enumerate(self.grid)]
+        for number, result in enumerate(self.results, len(self.operands)):
+            depends = frozenset[int]().union(*(each.dims for each in self.depends(number)))
+            dynamic = [d for d in sorted(depends) if self._is_dynamic(d)]
+            blocks = [-(-size // length) for size, length in zip(result.shape, self.block(number), strict=True)]
+            if dynamic:
+                others = math.prod(known[d] for d in depends - {dynamic[0]})
+                known[dynamic[0]] = max(known[dynamic[0]], -(-math.prod(blocks) // others))
+        return tuple(known)
+
     # ---- how it may be sliced
 
     @cached_property
-    def _all_factors(self) -> tuple[Factors, str]:
-        """Its factors, and why others are none."""
+    def _sliced(self) -> tuple[Factors, str, dict[str, Digit]]:
+        """Its factors, why others are none, and the digits that they are, by name."""
         shapes = [[["_"] * len(a.shape) for a in avals] for avals in (self.operands, self.results)]
-        arrays, sliced, whole = [*shapes[0], *shapes[1]], list[Factor](), list[str]()
-        for grid_dim, steps in enumerate(self.grid if self._is_plain else ()):
+        arrays, sliced, whole = [*shapes[0], *shapes[1]], dict[Digit, Factor](), list[str]()
+        for grid_dim, steps in enumerate(self.grid if self.params["mesh"] is None else ()):
             if self._is_dynamic(grid_dim) or steps < 2:
                 continue
+            stops = list[str]()
             try:
-                dims, ways = self._carried(grid_dim)
+                digits = self._digits(grid_dim)
             except Stop as stop:
-                whole.append(f"grid dim {grid_dim} ({steps} steps): {stop}")
-                continue
-            for number, dim in dims.items():
-                arrays[number][dim] = f"g{grid_dim}"
-            sliced.append(Factor(f"g{grid_dim}", ways))
-        if not self._is_plain:
+                digits, stops = [], [str(stop)]
+            for digit in digits:
+                try:
+                    dims, ways, code = self._carried(digit)
+                except Stop as stop:
+                    stops.append(str(stop))
+                    continue
+                if ways > 1 and all(arrays[number][dim] == "_" for number, dim in dims.items()):
+                    for number, dim in dims.items():
+                        arrays[number][dim] = digit.name
+                    sliced[digit] = Factor(digit.name, ways, code)
+            if stops and not any(digit in sliced for digit in digits):
+                whole.append(f"grid dim {grid_dim} ({steps} steps): {stops[0]}")
+        if self.params["mesh"] is not None:
             whole.append("its grid is one of cores")
         if not self.grid:
             whole.append("it has no grid")
         operands, results = (tuple(map(tuple, side)) for side in shapes)
-        return Factors(operands, results, tuple(f for f in sliced if f.ways > 1)), "; ".join(whole)
+        names = {digit.name: digit for digit in sliced}
+        return Factors(operands, results, tuple(sliced.values())), "; ".join(whole), names
 
     def factors(self) -> tuple[Factors, str]:
-        """The same, with the results that are read."""
-        all_results, whole = self._all_factors
+        """Its factors, with the results that are read, and why others are none."""
+        all_results, whole, _ = self._sliced
         return all_results.reading(self.read), whole
 
     def block(self, number: int) -> tuple[int, ...]:
-        """Lengths of the blocks of an operand, or of a result behind them; 0 of those that may overlap."""
-        return tuple(_block_length(length) or 0 for length in self._mapped[number - self._scalars].block_shape)
+        """Lengths of the blocks of an operand, or of a result behind them."""
+        return tuple(map(_block_length, self._mapped[number - self._scalars].block_shape))
 
     def depends(self, number: int) -> list[Depends]:
         """What each dim of the index map of such an array depends on."""
         return self._maps[number - self._scalars][0]
 
-    @property
-    def _is_plain(self) -> bool:
-        return self.params["mesh"] is None
+    @cached_property
+    def _axes(self) -> list[int]:
+        """Grid dims that a body asks for, by axis."""
+        return [d for d in range(len(self.grid)) if d not in self.params["grid_mapping"].vmapped_dims]
 
     @cached_property
     def _body(self) -> Flow:
         """What the body asks of grid indices."""
-        vmapped = self.params["grid_mapping"].vmapped_dims
-        flow = Flow([d for d in range(len(self.grid)) if d not in vmapped])
-        rest = len(self.params["jaxpr"].invars) - (self._scalars - self._lengths)
-        flow.outputs(self.params["jaxpr"], [*range(self._lengths, self._scalars), *[Depends()] * rest])
+        flow = Flow(self._axes)
+        rest = len(self.params["jaxpr"].invars) - (self._scalars - self.lengths)
+        flow.outputs(self.params["jaxpr"], [*range(self.lengths, self._scalars), *[Depends()] * rest])
         return flow
+
+    @cached_property
+    def _sums(self) -> RunningSums:
+        """What steps pass on to the next ones."""
+        return RunningSums(self._axes, self.grid).follow(
+            self.params["jaxpr"], len(self.operands) - self.lengths, self._scalars - self.lengths
+        )
+
+    @property
+    def _scratch(self) -> range:
+        """References of the body behind those of operands and results."""
+        return range(len(self.operands) + len(self.results) - self.lengths, len(self.params["jaxpr"].invars))
 
     @cached_property
     def _maps(self) -> list[tuple[list[Depends], Flow]]:
@@ -151,63 +201,128 @@ class PallasCall:
         for mapped in self._mapped:
             jaxpr, flow = mapped.index_map_jaxpr.jaxpr, Flow()
             inputs = [Depends(frozenset({d}), is_index=True) for d in range(len(self.grid))]
-            found.append((flow.outputs(jaxpr, [*inputs, *range(self._lengths, self._scalars)]), flow))
+            found.append((flow.outputs(jaxpr, [*inputs, *range(self.lengths, self._scalars)]), flow))
         return found
 
-    def _carried(self, grid_dim: int) -> tuple[dict[int, int], int]:
-        """(array -> the dim of it that a grid dim carries, in how many slices at most). Raises `Stop` with why not."""
-        if grid_dim in self._body.asked:
-            raise Stop("the body asks which step it is")
-        dims: dict[int, int] = {}
-        blocks, period = self.grid[grid_dim], self._body.period.get(grid_dim, 1)
-        blocks = 1 if blocks % period else blocks // period
+    def _walks(self, grid_dim: int) -> Iterator[tuple[int, int, Walk]]:
+        """(array, dim of it, how it is walked through) where a dim depends on a grid dim. Raises `Stop`."""
         for number, ((outputs, _), mapped) in enumerate(zip(self._maps, self._mapped, strict=True), self._scalars):
-            carrying = [d for d, depends in enumerate(outputs) if grid_dim in depends.dims]
-            if not carrying and number - len(self.operands) in self.read:
-                raise Stop(f"several steps write one block of {mapped.origin}")
-            for dim in carrying:
-                blocks = math.gcd(blocks, self._blocks(mapped, outputs[dim], dim, grid_dim, len(carrying)))
-                dims[number] = dim
-        for flow in (self._body, *(flow for _, flow in self._maps)):
+            for dim, depends in enumerate(outputs):
+                if grid_dim in depends.dims:
+                    yield number, dim, self._walk(mapped, depends, dim, grid_dim)
+
+    def _walk(self, mapped: Any, depends: Depends, dim: int, grid_dim: int) -> Walk:
+        dims, length = (
+            [grid_dim, *sorted(depends.dims - {grid_dim})],
+            mapped.block_shape[min(dim, len(mapped.block_shape) - 1)],
+        )
+        if type(length).__name__ == "BoundedSlice" or any(getattr(length, "padding", ())):
+            raise Stop(f"the blocks of {mapped.origin} have several lengths")
+        known = not depends.unknown and not any(map(self._is_dynamic, dims))
+        if not known or math.prod(self.grid[d] for d in dims) > _MOST_STEPS:
+            others = [*map(str, dims[1:]), *["what is read"] * (not known)]
+            raise Stop(f"the index map of {mapped.origin}, dim {dim}, depends on {' and '.join(others)} too")
+        first = blocks(mapped.index_map_jaxpr, dim, dims, self.grid).reshape(self.grid[grid_dim], -1)
+        is_by_blocks = type(length).__name__ == "Blocked"
+        return Walk(
+            first * (_block_length(length) if is_by_blocks else 1), _block_length(length), mapped.array_aval.shape[dim]
+        )
+
+    def _digits(self, grid_dim: int) -> list[Digit]:
+        walks = [walk for _, _, walk in self._walks(grid_dim)]
+        return digits(grid_dim, self.grid[grid_dim], walks, self._body.period.get(grid_dim, 1))
+
+    def _carried(self, digit: Digit) -> tuple[dict[int, int], int, int | None]:
+        """(array -> the dim of it that a digit carries, in how many slices at most, SUM if results are in parts).
+
+        Raises `Stop` with why not.
+        """
+        dims, code, ways, grid_dim = dict[int, int](), None, digit.steps, digit.grid_dim
+        for number, dim, walk in self._walks(grid_dim):
+            most, carries = walk.slices(digit)
+            mapped = self._mapped[number - self._scalars]
+            if carries and (most == 0 or dims.setdefault(number, dim) != dim):
+                raise Stop(self._why_not(mapped, self.depends(number), dim, grid_dim, walk))
+            ways = math.gcd(ways, most)
+        results = range(len(self.operands), len(self.operands) + len(self.results))
+        writes = [n for n in results if n not in dims and n - len(self.operands) in self.read]
+        if writes or grid_dim in self._body.asked:
+            code = self._sum_along(digit)
+        if writes and code is None:
+            raise Stop(f"several steps write one block of {self._mapped[writes[0] - self._scalars].origin}")
+        if code is None and grid_dim in self._body.asked:
+            raise Stop("the body asks which step it is")
+        if code is None and self._sums.passes_on(grid_dim, self._scratch, self._parallel):
+            raise Stop("steps may read in scratch what others left there")
+        period, steps = self._body.period.get(grid_dim, 1), self.grid[grid_dim]
+        ways = next(
+            w for w in range(ways, 0, -1) if ways % w == 0 and (w == 1 or keeps_remainder(digit, w, period, steps))
+        )
+        flows = (self._body, *(flow for _, flow in self._maps))
+        for flow in flows:
             for number, dim in flow.rows.get(grid_dim, ()):
-                if dims.setdefault(number, dim) != dim or self.operands[number].shape[dim] != self.grid[grid_dim]:
+                if dims.setdefault(number, dim) != dim or self.operands[number].shape[dim] != steps:
                     raise Stop(f"it reads operand {number} at its step in another way")
         for operand, result in self.params["input_output_aliases"]:
             if dims.get(operand) != dims.get(len(self.operands) + result):
                 raise Stop(f"result {result} is written over operand {operand}, which it does not go through alike")
-        return dims, blocks
+        if not digit.is_major(self.grid) and (self._scalars or any(grid_dim in flow.rows for flow in flows)):
+            raise Stop("its index maps read numbers")
+        return dims, ways, code
 
-    def _blocks(self, mapped: Any, depends: Depends, dim: int, grid_dim: int, count: int) -> int:
-        """How many blocks of an array's dim a grid dim walks through, one after the other."""
-        where = f"the index map of {mapped.origin}, dim {dim},"
-        if count > 1:
-            raise Stop(f"the index map of {mapped.origin} has it in {count} dims")
-        if depends.unknown or len(depends.dims) > 1:
-            others = [str(d) for d in sorted(depends.dims - {grid_dim})] + ["what is read"] * depends.unknown
-            raise Stop(f"{where} depends on {' and '.join(others)} too")
-        steps = steps_per_block(mapped.index_map_jaxpr, dim, grid_dim, self.grid)
-        if steps is None:
-            raise Stop(f"{where} does not go through the blocks in order")
-        length, blocks = _block_length(mapped.block_shape[dim]), self.grid[grid_dim] // steps
-        if length is None or length * blocks != mapped.array_aval.shape[dim]:
-            raise Stop(
-                f"{where} goes over {mapped.array_aval.shape[dim]} elements in blocks of {mapped.block_shape[dim]}"
-            )
-        return blocks
+    def _sum_along(self, digit: Digit) -> int | None:
+        """SUM if each step along a grid dim adds to what it does not write alone."""
+        first = len(self.operands) - self.lengths
+        depends = {
+            first + r: sorted(frozenset().union(*(d.dims for d in self.depends(len(self.operands) + r))))
+            for r in self.read
+        }
+        whole = digit.steps == self.grid[digit.grid_dim]
+        return SUM if whole and self._sums.is_sum(digit.grid_dim, depends, self._scratch) else None
+
+    @property
+    def _parallel(self) -> list[int]:
+        """Grid dims whose steps may run in any order, as the call says, and those over which it is mapped."""
+        said = getattr(self.params["compiler_params"], "dimension_semantics", None) or ()
+        parallel = [d for d, how in zip(self._axes, said, strict=False) if "parallel" in str(how).lower()]
+        return [*parallel, *self.params["grid_mapping"].vmapped_dims]
+
+    def _why_not(self, mapped: Any, outputs: list[Depends], dim: int, grid_dim: int, walk: Walk) -> str:
+        having = [d for d, depends in enumerate(outputs) if grid_dim in depends.dims]
+        if len(having) > 1:
+            return f"the index map of {mapped.origin} has it in {len(having)} dims"
+        where, others = f"the index map of {mapped.origin}, dim {dim},", sorted(outputs[dim].dims - {grid_dim})
+        if others:
+            return f"{where} depends on {' and '.join(map(str, others))} too"
+        if walk.first.max() + walk.block != walk.size:
+            return f"{where} goes over {walk.size} elements in blocks of {walk.block}"
+        return f"{where} does not go through the blocks in order"
 
     # ---- a slice of it
 
     def for_shapes(self, avals: Sequence[jax.ShapeDtypeStruct]) -> Flat:
         """The call for what a device holds of its operands."""
-        factors, _ = self._all_factors
+        factors, _, names = self._sliced
         shapes = [tuple(a.shape for a in some) for some in (self.operands, avals)]
         cut = factors.ways(shapes[0], shapes[1])
-        grid = tuple(s // cut[f"g{d}"] if f"g{d}" in cut else s for d, s in enumerate(self.grid))
-        names = [*factors.operands[self._scalars :], *factors.results]
-        mapped = [_of_shape(m, n, cut) for m, n in zip(self._mapped, names, strict=True)]
+        of_digits = {digit: cut.get(name, 1) for name, digit in names.items()}
+        ways = [math.prod(w for digit, w in of_digits.items() if digit.grid_dim == d) for d in range(len(self.grid))]
+        grid = tuple(s if w == 1 else s // w for s, w in zip(self.grid, ways, strict=True))
+        arrays = [*factors.operands[self._scalars :], *factors.results]
+        mapped = [
+            dataclasses.replace(
+                m,
+                array_aval=_cut_aval(m.array_aval, n, cut),
+                index_map_jaxpr=of_slice(m.index_map_jaxpr, of_digits, self.grid),
+                allow_captured_consts=True,
+            )
+            for m, n in zip(self._mapped, arrays, strict=True)
+        ]
         sliced = dataclasses.replace(self.params["grid_mapping"], grid=grid, block_mappings=tuple(mapped))
         results = tuple(_cut_aval(a, n, cut) for a, n in zip(self.params["out_avals"], factors.results, strict=True))
-        params = {**self.params, "grid_mapping": sliced, "out_avals": results}
+        ends = {equation: grid[d] - 1 for equation, d in self._sums.ends.items() if ways[d] > 1}
+        body = with_ends(self.params["jaxpr"], ends) if ends else self.params["jaxpr"]
+        params = {**self.params, "grid_mapping": sliced, "out_avals": results, "jaxpr": body}
         if self.params["cost_estimate"] is not None:
             params["cost_estimate"] = _share(self.params["cost_estimate"], math.prod(cut.values()))
 
@@ -218,13 +333,9 @@ class PallasCall:
         return dataclasses.replace(self, params={**self.params, "interpret": True}).for_shapes(avals)
 
 
-def _block_length(block: Any) -> int | None:
-    """Elements of a dim that a block has; None for blocks that may overlap."""
-    return {"Squeezed": 1, "Blocked": getattr(block, "block_size", 1)}.get(type(block).__name__)
-
-
-def _of_shape(mapped: Any, names: Sequence[str], cut: Mapping[str, int]) -> Any:
-    return dataclasses.replace(mapped, array_aval=_cut_aval(mapped.array_aval, names, cut), allow_captured_consts=True)
+def _block_length(block: Any) -> int:
+    """Elements of a dim that a block has."""
+    return int(getattr(block, "block_size", 1))
 
 
 def _cut_aval(aval: Any, names: Sequence[str], cut: Mapping[str, int]) -> Any:

@@ -14,16 +14,19 @@ from typing import Any, cast
 
 import jax
 import numpy as np
+from jax.extend.core import jaxpr_as_fun
 from jax.interpreters import mlir
 from jax.sharding import NamedSharding, PartitionSpec
 
+from autopart.api.kernels.twin import twin_work
 from autopart.core.importer.host_calls import KernelCall
+from autopart.core.importer.jaxprs import Use
 from autopart.core.kernel_calls.kernel_body import Flat, KernelBody, reading
 from autopart.core.kernel_calls.sharding_rule import Factors, factors_of
 
 
-def partitioned_function(ctx: mlir.LoweringRuleContext, params: Mapping[str, Any], read: Sequence[int]) -> KernelCall:
-    """A call of one, read."""
+def partitioned_function(ctx: mlir.LoweringRuleContext, params: Mapping[str, Any], use: Use) -> KernelCall:
+    """A call of one, use.read."""
     operands, results = (cast("tuple[Any, ...]", tuple(avals)) for avals in (ctx.avals_in, ctx.avals_out))
     name = params["partition"].__name__.removesuffix("_partition").removesuffix("partition").strip("_")
     name = name or params["call"].jaxpr.debug_info.func_name
@@ -37,8 +40,18 @@ def partitioned_function(ctx: mlir.LoweringRuleContext, params: Mapping[str, Any
 
         return lambda *arrays: jax.tree.leaves(function(*params["in_tree"].unflatten(arrays)))
 
-    key = (id(params["partition"]), str(params["static_args"]), str(operands), str(results), str(params["call"]), *read)
-    return KernelCall(KernelBody(name, operands, reading(kernel, read)), factors.reading(read), None, key, whole=whole)
+    key = (
+        id(params["partition"]),
+        str(params["static_args"]),
+        str(operands),
+        str(results),
+        str(params["call"]),
+        *use.read,
+    )
+    work = twin_work(jaxpr_as_fun(params["call"]), [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in operands])
+    return KernelCall(
+        KernelBody(name, operands, reading(kernel, use.read)), factors.reading(use.read), work, key, whole=whole
+    )
 
 
 def _mesh() -> jax.sharding.Mesh:

@@ -15,17 +15,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from types import MappingProxyType
 
 import jax
 
 from autopart.api.kernels.same_outputs import outputs_of
 from autopart.base.errors import PartitionError
 from autopart.core.actions import Propagate, Tile
+from autopart.core.importer.host_calls import Kernels, lowered
 from autopart.core.importer.replay import read_module
 from autopart.core.kernel_calls.kernel_body import Flat
 from autopart.core.kernel_calls.sharding_rule import NONE, Factor, Factors
 from autopart.core.layout import axes_by_dim, pending_axes
 from autopart.core.mesh import Mesh
+from autopart.core.op import ANY
 from autopart.core.ops.rule import traits_of
 from autopart.core.ops.traits import Work, work
 from autopart.core.partitioning import Partitioning
@@ -38,9 +41,9 @@ Avals = Sequence[jax.ShapeDtypeStruct]
 _AXIS = "slices"
 
 
-def twin_work(twin: Flat, avals: Avals) -> Work | None:
-    """The work of a twin; None where that of one of its ops is not known."""
-    program = _program(twin, avals)
+def twin_work(twin: Flat, avals: Avals, kernels: Kernels = MappingProxyType({})) -> Work | None:
+    """The work of a twin, in which these kernels may be; None where that of one of its ops is not known."""
+    program = _program(twin, avals, kernels)
     matrix = vector = 0.0
     for op, runs in enumerate(program.scope_trips[program.op_scope].tolist()):
         found = work(traits_of(program.spec(op)), program.spec(op))
@@ -96,7 +99,8 @@ class _Twin:
         outputs = [int(local.native[v]) for v in self._program.outputs]
         results = [_dim(layout, len(shape)) for layout, shape in zip(outputs, self._results, strict=True)]
         codes = {code for layout in outputs for _, code in pending_axes(layout, 1)}
-        if len(codes) > 1 or any(d is None and not pending_axes(o, 1) for d, o in zip(results, outputs, strict=True)):
+        codes |= {ANY for d, o in zip(results, outputs, strict=True) if d is None and not pending_axes(o, 1)}
+        if len(codes) > 1 or (codes == {ANY} and set(results) == {None}):
             return "a result is no tile and no part of a reduction"
         why = self._unlike(local, operands, least)
         if why:
@@ -136,10 +140,10 @@ class _Twin:
         return "" if [tuple(m.shape) for m in made] == sizes else "of slices it leaves other shapes than its twin"
 
 
-def _program(function: Flat, avals: Avals) -> Program:
+def _program(function: Flat, avals: Avals, kernels: Kernels = MappingProxyType({})) -> Program:
     """A function as a program, op by op as jax writes it for TPUs: grouped products are one op there."""
-    lowered = jax.jit(function, keep_unused=True).trace(*avals).lower(lowering_platforms=("tpu",))
-    return read_module(lowered.compiler_ir("stablehlo"), keep_unused=True)  # pyright: ignore
+    found, bodies = lowered(jax.jit(function, keep_unused=True).trace(*avals), "tpu", kernels)
+    return read_module(found.compiler_ir("stablehlo"), bodies=bodies, keep_unused=True)
 
 
 def _dim(layout: int, rank: int) -> int | None:

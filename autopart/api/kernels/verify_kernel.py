@@ -8,7 +8,7 @@ verify_kernel(attend, q, k, v)      like its twin, result 0       f32[4,8,512,64
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -19,7 +19,7 @@ from autopart.api.kernels.kernel import Kernel
 from autopart.api.kernels.kernel_primitive import Called
 from autopart.api.verification import OutputDifference, Verification, compared, filled
 from autopart.base.arguments import NONE, check, instance, number, whole
-from autopart.core.op import TileMapping
+from autopart.core.op import ANY, WHOLE, TileMapping
 from autopart.core.temporal import combined, tile
 
 
@@ -63,18 +63,37 @@ def _in_slices(called: Called, arrays: Sequence[Any], what: str, tolerance: floa
     for factor, mapping in zip(factors.sliced, factors.mappings(), strict=True):
         least = next(p for p in range(2, factor.ways + 1) if factor.ways % p == 0)
         for ways in sorted({least, factor.ways}):
-            found = _reassembled(called, arrays, mapping, ways)
+            starts = [k for k, n in factors.starts.items() if factors.sliced[n] == factor]
+            found = _reassembled(called, arrays, mapping, ways, starts)
             for result, (want, got) in enumerate(zip(expected, found, strict=True)):
                 yield compared(f"{what}{factor.name} in {ways}, result {result}", want, got, tolerance)
 
 
-def _reassembled(called: Called, arrays: Sequence[Any], mapping: TileMapping, ways: int) -> list[np.ndarray]:
-    """What slices along one mapping leave, put together."""
+def _reassembled(
+    called: Called, arrays: Sequence[Any], mapping: TileMapping, ways: int, starts: Collection[int]
+) -> list[np.ndarray]:
+    """What slices along one mapping leave, put together; operands in `starts` say where a slice starts."""
+    dims = mapping.operands
+    length = next(np.shape(x)[d] // ways for x, d in zip(arrays, dims, strict=True) if d != WHOLE)
     parts = [
-        _run(called, [tile(np.asarray(x), d, i, ways) for x, d in zip(arrays, mapping.operands, strict=True)])
+        _run(
+            called,
+            [
+                np.asarray(x) + np.asarray(i * length, np.asarray(x).dtype)
+                if k in starts
+                else tile(np.asarray(x), d, i, ways)
+                for k, (x, d) in enumerate(zip(arrays, dims, strict=True))
+            ],
+        )
         for i in range(ways)
     ]
-    return [combined(list(each), a) for each, a in zip(zip(*parts, strict=True), mapping.results, strict=True)]
+    made = zip(zip(*parts, strict=True), mapping.results, strict=True)
+    return [_unlike_the_first(each) if a == ANY else combined(list(each), a) for each, a in made]
+
+
+def _unlike_the_first(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """One of the parts that should all be the same."""
+    return next((p for p in parts if not np.array_equal(p, parts[0], equal_nan=p.dtype.kind == "f")), parts[0])
 
 
 def _run(called: Called, arrays: Sequence[Any]) -> list[np.ndarray]:

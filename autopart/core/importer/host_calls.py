@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -19,7 +20,7 @@ from jax.interpreters import mlir
 
 from autopart.base.errors import ProgramError
 from autopart.core.host_callbacks import TARGET, TARGETS, Body, HostCallback, body_index, placeholder
-from autopart.core.importer.jaxprs import ReadResults, equations
+from autopart.core.importer.jaxprs import Use, Uses, equations
 from autopart.core.importer.locations import describe_location
 from autopart.core.jax_private import debug_callback_p, debug_print_p, io_callback_p, ordered_effects, pure_callback_p
 from autopart.core.kernel_calls.call_config import KERNEL
@@ -45,10 +46,12 @@ class KernelCall(NamedTuple):
     """Why it is not sliced further."""
     more: tuple[np.ndarray, ...] = ()
     """Constants that it reads behind its operands."""
+    products: Mapping[tuple[int, int], float] = MappingProxyType({})
+    """Flop of its products, by columns of the result and elements that are summed."""
 
 
-ReadKernel = Callable[[mlir.LoweringRuleContext, Mapping[str, Any], Sequence[int]], KernelCall]
-"""Reads a call of a kernel, of which some results are read by anybody."""
+ReadKernel = Callable[[mlir.LoweringRuleContext, Mapping[str, Any], Use], KernelCall]
+"""Reads a call of a kernel, which is used so."""
 
 Kernels = Mapping[str, ReadKernel]
 """By the name of the primitive that jax traces."""
@@ -66,7 +69,7 @@ def lowered(traced: Any, platform: str, kernels: Kernels) -> tuple[Any, list[Bod
         plain = _without_callbacks(traced, platform)
         if plain is not None:
             return plain, []
-    collector = _Collector(called, ReadResults(traced.jaxpr, called))
+    collector = _Collector(called, Uses(traced.jaxpr, called))
     parameters = mlir.LoweringParameters(override_lowering_rules=collector.rules)
     return traced.lower(lowering_platforms=(platform,), _private_parameters=parameters), collector.bodies
 
@@ -84,8 +87,8 @@ def _without_callbacks(traced: Any, platform: str) -> Any:
 class _Collector:
     """The callbacks and kernels of one lowering, by index, and the lowering rules that collect them."""
 
-    def __init__(self, kernels: Mapping[Primitive, ReadKernel], read: ReadResults) -> None:
-        self._kernels, self._read, self._known = kernels, read, dict[Hashable, int]()
+    def __init__(self, kernels: Mapping[Primitive, ReadKernel], uses: Uses) -> None:
+        self._kernels, self._uses, self._known = kernels, uses, dict[Hashable, int]()
         self.bodies: list[Body] = []
 
     @property
@@ -107,8 +110,8 @@ class _Collector:
 
     def _kernel(self, primitive: Primitive) -> Callable[..., Sequence[ir.Value]]:
         def lower(ctx: mlir.LoweringRuleContext, *operands: ir.Value, **params: Any) -> Sequence[ir.Value]:
-            read = self._read.of(params, len(ctx.avals_out))
-            call = self._kernels[primitive](ctx, params, read)
+            use = self._uses.of(params, len(operands), len(ctx.avals_out))
+            call, read = self._kernels[primitive](ctx, params, use), use.read
             if call.key not in self._known:
                 self._known[call.key] = len(self.bodies)
                 self.bodies.append(call.body)
@@ -116,6 +119,7 @@ class _Collector:
             config = {
                 "index": self._known[call.key], "name": call.body.name, "rule": str(call.factors),
                 "matrix_flop": matrix, "vector_flop": vector, "whole": call.whole,
+                "products": " ".join(f"{n}x{k}:{round(flop)}" for (n, k), flop in call.products.items()),
             }  # fmt: skip
             types = _result_types(ctx)
             given = (*operands, *map(_constant, call.more))

@@ -8,9 +8,9 @@ Dataflow(jaxpr)           how many equations are between an argument and the out
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 from jax.core import Tracer
@@ -40,26 +40,71 @@ def with_inner(*jaxprs: Any) -> Iterator[Any]:
                 waiting += jaxprs_in_params(equation.params)
 
 
-class ReadResults:
-    """Which results of equations anybody reads; equations of one body, as a kernel's, count as one."""
+class Use(NamedTuple):
+    """Of an equation the positions of the results that anybody reads, and the values of those operands that are written
+    in the program; None for the others."""
+
+    read: list[int]
+    known: list[Any]
+
+
+class Uses:
+    """The uses of equations of some primitives; those of one body, as a kernel's, count as one."""
 
     def __init__(self, jaxpr: Any, primitives: Collection[Any]):
-        self._read: dict[int, set[int]] = {}
-        for inner in with_inner(jaxpr) if primitives else ():
-            read = {id(v) for equation in inner.eqns for v in equation.invars} | set(map(id, inner.outvars))
-            for equation in inner.eqns:
-                if equation.primitive in primitives:
-                    positions = (n for n, v in enumerate(equation.outvars) if id(v) in read)
-                    self._read.setdefault(_body(equation.params), set()).update(positions)
+        self._primitives, self._read, self._known = primitives, dict[Hashable, set[int]](), dict[Hashable, list[Any]]()
+        self._seen = set[tuple[int, ...]]()
+        if primitives:
+            self._follow(jaxpr.jaxpr, jaxpr.consts, [None] * len(jaxpr.jaxpr.invars))
 
-    def of(self, params: Mapping[str, Any], count: int) -> list[int]:
-        """Positions of the results that are read, of `count`."""
-        found = self._read.get(_body(params))
-        return [n for n in range(count) if found is None or n in found]
+    def of(self, params: Mapping[str, Any], operands: int, results: int) -> Use:
+        """Of equations with these parameters, so many operands and results."""
+        found, known = self._read.get(_body(params)), self._known.get(_body(params))
+        return Use([n for n in range(results) if found is None or n in found], known or [None] * operands)
+
+    def _follow(self, jaxpr: Any, constants: Sequence[Any], inputs: Sequence[Any]) -> None:
+        if (key := (id(jaxpr), *map(id, constants), *map(id, inputs))) in self._seen:
+            return
+        self._seen.add(key)
+        values = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*constants, *inputs], strict=True))
+        read = {id(v) for equation in jaxpr.eqns for v in equation.invars} | set(map(id, jaxpr.outvars))
+        for equation in jaxpr.eqns:
+            given = [None if isinstance(v, Literal) else values.get(v) for v in equation.invars]
+            if equation.primitive in self._primitives:
+                body = _body(equation.params)
+                self._read.setdefault(body, set()).update(n for n, v in enumerate(equation.outvars) if id(v) in read)
+                before = self._known.get(body, given)
+                self._known[body] = [x if x is y else None for x, y in zip(before, given, strict=True)]
+                continue
+            for inner in jaxprs_in_params(equation.params) if equation.params else ():
+                plain, closed = getattr(inner, "jaxpr", inner), getattr(inner, "consts", [])
+                name = equation.primitive.name
+                passed = given[1:] if name == "cond" else given
+                same = constants_and_carried(equation)[0] if name == "scan" else len(passed)  # what it does not change
+                passed = [x if n < same else None for n, x in enumerate(passed)]
+                count = len(plain.invars)
+                unknown = [*closed, *[None] * (len(plain.constvars) - len(closed))]
+                self._follow(plain, unknown, passed if len(passed) == count else [None] * count)
 
 
-def _body(params: Mapping[str, Any]) -> int:
-    return id(params.get("jaxpr") or params.get("called"))
+def _body(params: Mapping[str, Any]) -> Hashable:
+    """What is equal for equations that call one body."""
+    body = next((params[name] for name in ("jaxpr", "called", "call") if name in params), None)
+    return str(params) if body is None else id(body)
+
+
+def constants_and_carried(scan: Any) -> tuple[int, int]:
+    """How many inputs of a scan are the same in each turn, and how many behind them go from turn to turn.
+
+    Of the others a turn has a row. jax's names for these numbers change.
+    """
+
+    def alike(outside: Sequence[Any], inside: Sequence[Any]) -> int:
+        return sum(a.aval.shape == b.aval.shape for a, b in zip(outside, inside, strict=True))
+
+    body = getattr(scan.params["jaxpr"], "jaxpr", scan.params["jaxpr"])
+    carried = alike(scan.outvars, body.outvars)
+    return alike(scan.invars, body.invars) - carried, carried
 
 
 def closed_over(traced: Any) -> Iterator[tuple[Any, Any]]:

@@ -4,6 +4,7 @@
 
     tile b=4        every array with a dim b is sliced there, up to 4 ways; each result has the dim
     reduce t:sum    so is it; a result without the dim is in parts, which are added up
+    reduce t:any    so is it; any device computes the whole of a result without the dim
     d               in neither clause: whole on every device
     @s              in an operand's place: a number, to which each device adds where its slice of s starts
 
@@ -23,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autopart.base.errors import ArgumentError
-from autopart.core.op import REDUCTION_NAMES, SUM, WHOLE, TileMapping
+from autopart.core.op import ANY, REDUCTION_NAMES, SUM, WHOLE, TileMapping
 
 NONE = "_"
 """A dim of no factor."""
@@ -31,7 +32,8 @@ NONE = "_"
 START = "@"
 """Before the name of a factor: the number where a slice of it starts."""
 
-_CODES = {name: code for code, name in REDUCTION_NAMES.items()}
+_NAMES = {**REDUCTION_NAMES, ANY: "any"}
+_CODES = {name: code for code, name in _NAMES.items()}
 _DIM = re.compile(r"\([^()]*\)|\.\.\.\d*|[^\s()]+")
 _FACTOR = re.compile(r"(?P<name>\w+)(?::(?P<code>\w+))?(?:=(?P<ways>\d+))?")
 
@@ -117,7 +119,7 @@ class Factors:
     def __str__(self) -> str:
         sides = " -> ".join(", ".join(" ".join(names) for names in side) for side in (self.operands, self.results))
         tiles = [f"{f.name}={f.ways}" for f in self.sliced if f.code is None]
-        sums = [f"{f.name}:{REDUCTION_NAMES[f.code]}={f.ways}" for f in self.sliced if f.code is not None]
+        sums = [f"{f.name}:{_NAMES[f.code]}={f.ways}" for f in self.sliced if f.code is not None]
         return f"{sides}; tile {' '.join(tiles) or '-'}; reduce {' '.join(sums) or '-'}"
 
 

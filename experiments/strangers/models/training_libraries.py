@@ -84,6 +84,8 @@ released("levanter/gpt2", "levanter haliax")(
 def _maxtext(model: str, **options: Any) -> Step:
     """A step of AdamW around MaxText's transformer, with its logical constraints, over a mesh of one device."""
     import maxtext
+    import tokamax  # noqa: F401 (it defines the flag)
+    from absl import flags
     from flax import linen as nn
     from maxtext.configs import pyconfig
     from maxtext.models.models import transformer_as_linen
@@ -97,7 +99,8 @@ def _maxtext(model: str, **options: Any) -> Step:
         "hardware": "cpu",
         "attention": "dot_product",
     }
-    config = pyconfig.initialize(["train", file], **given, **more, **options)
+    flags.FLAGS(["step", "--tokamax_cross_compile"], known_only=True)  # its kernels, where no TPU is there
+    config = pyconfig.initialize(["train", file], **given, **more | options)
     mesh = get_mesh_from_config(config, jax.devices()[:1])
     module = transformer_as_linen(config, mesh, None)
 
@@ -116,6 +119,12 @@ def _maxtext(model: str, **options: Any) -> Step:
 
 
 released("maxtext/llama2-7b", "maxtext")(functools.partial(_maxtext, "llama2-7b"))
+released("maxtext/llama2-7b-flash", "maxtext")(
+    functools.partial(_maxtext, "llama2-7b", attention="flash", hardware="tpu")
+)
+released("maxtext/mixtral-8x7b-megablox", "maxtext")(
+    functools.partial(_maxtext, "mixtral-8x7b", attention="flash", hardware="tpu", megablox=True, sparse_matmul=True)
+)
 released("maxtext/gemma2-2b", "maxtext")(functools.partial(_maxtext, "gemma2-2b"))
 released("maxtext/mixtral-8x7b", "maxtext")(
     functools.partial(_maxtext, "mixtral-8x7b", megablox=False, sparse_matmul=False, capacity_factor=1.25)
@@ -171,3 +180,40 @@ released("tokamax/ragged", "tokamax")(
         _tokamax, _ragged, {"router": bf16(1024, 16), "up": bf16(16, 1024, 2048)}, bf16(BATCH, LENGTH, 1024)
     )
 )
+
+
+def _splash(tokamax: Any, p: Any, x: jax.Array) -> jax.Array:
+    """Splash attention in Pallas."""
+    kernels, masks = (
+        importlib.import_module(f"tokamax._src.ops.experimental.tpu.splash_attention.splash_attention_{name}")
+        for name in ("kernel", "mask")
+    )
+    q, k, v = (jnp.einsum("btd,dhe->bhte", x, p[name]) for name in "qkv")
+    made = kernels.make_splash_mha(
+        masks.CausalMask((LENGTH, LENGTH)), config=kernels.SplashConfig.get_default(), q_seq_shards=1
+    )
+    return jnp.square(jnp.einsum("bhte,hed->btd", jax.vmap(made)(q, k, v), p["o"]).astype(jnp.float32)).mean()
+
+
+WIDE = {"q": bf16(1024, 8, 128), "k": bf16(1024, 4, 128), "v": bf16(1024, 4, 128), "o": bf16(8, 128, 1024)}
+released("tokamax/splash", "tokamax")(functools.partial(_tokamax, _splash, WIDE, bf16(BATCH, LENGTH, 1024)))
+
+
+@released("recurrentgemma/2b-pallas", "recurrentgemma")
+def _recurrentgemma() -> Step:
+    """A step of AdamW around Griffin, whose recurrence is a Pallas kernel."""
+    common, griffin = (importlib.import_module(f"recurrentgemma.{name}") for name in ("common", "jax.griffin"))
+    preset = common.GriffinConfig.from_preset(common.Preset.RECURRENT_GEMMA_2B_V1)
+    config = preset._replace(scan_type=common.ScanType.LINEAR_PALLAS)
+    module = griffin.Griffin(config, dtype=jnp.bfloat16)
+
+    def init(key: jax.Array) -> Any:
+        zeros = jnp.zeros((BATCH, LENGTH), jnp.int32)
+        return module.init(key, zeros, zeros)
+
+    def loss(params: Any, batch: Any, key: jax.Array) -> jax.Array:
+        logits, _ = module.apply(params, batch["tokens"], batch["positions"])
+        return entropy(logits.astype(jnp.float32), batch["targets"])
+
+    params = jax.eval_shape(init, KEY)
+    return trained(loss, params, {name: i32(BATCH, LENGTH) for name in ("tokens", "positions", "targets")})

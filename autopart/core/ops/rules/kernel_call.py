@@ -75,7 +75,7 @@ def _batched(local: LocalOp) -> list[Value] | None:
 
 
 _EXAMPLE = (
-    f'call_target_name = "{KERNEL}", {CONFIG} = {{index = 0 : i64, name = "matmul", whole = "", '
+    f'call_target_name = "{KERNEL}", {CONFIG} = {{index = 0 : i64, name = "matmul", whole = "", products = "", '
     'matrix_flop = 384 : i64, vector_flop = 0 : i64, rule = "m k, k n -> m n; tile m=4 n=6; reduce k:sum=8"}'
 )
 

@@ -24,7 +24,7 @@ from typing import NamedTuple, TypeGuard
 import numpy as np
 
 from autopart.base.registry import RegistryError
-from autopart.core.kernel_calls.call_config import config_of
+from autopart.core.kernel_calls.call_config import config_of, filled
 from autopart.core.op import OpSpec
 from autopart.core.ops.rule import describe, mappings_of, named, traits_of
 from autopart.core.ops.traits import (
@@ -151,11 +151,12 @@ def spec_costs(program: Program, chip: Device) -> SpecCosts:
     traits = [_compiled_as(traits_of(s), s, writes) for s in specs]
     views = [_is_view(t, s) for t, s in zip(traits, specs, strict=True)]
     classes = [FREE if view else _CLASSES[type(t)] for view, t in zip(views, traits, strict=True)]
-    works = [_work(view, t, s) for view, t, s in zip(views, traits, specs, strict=True)]
+    works = [_at_its_rate(_work(*row), row[-1], chip) for row in zip(views, traits, specs, strict=True)]
     f32_matmul = [c in (MATMUL, CONV) and s.operands[0].dtype == "f32" for c, s in zip(classes, specs, strict=True)]
     brought = [config_of(s) is not None for s in specs]
     passes = [_passes(s) if f32 or _alone(traits_of(s)) else 1.0 for f32, s in zip(f32_matmul, specs, strict=True)]
-    passes = [chip.kernel_passes if kernel else n for kernel, n in zip(brought, passes, strict=True)]
+    by_kernel = [chip.kernel_passes * filled(s, chip.matmul_tile) for s in specs]
+    passes = [n if kernel else other for kernel, n, other in zip(brought, by_kernel, passes, strict=True)]
     sides = [_sides(t, s) for t, s in zip(traits, specs, strict=True)]
     swaps = [writes and spreads_less(s, side) for s, side in zip(specs, sides, strict=True)]
     groups = np.array([side.groups for side in sides], np.int64).reshape(-1, 3)
@@ -231,6 +232,12 @@ def op_work(spec: OpSpec) -> Work | None:
 
 def _work(is_view: bool, traits: Traits, spec: OpSpec) -> Work | None:
     return Work(0.0, 0.0) if is_view else work(traits, spec)
+
+
+def _at_its_rate(found: Work | None, spec: OpSpec, chip: Device) -> Work | None:
+    """The work of an op; of a kernel of which the device has a rate, without the vector unit's, which is in that."""
+    has_rate = chip.kernel_efficiency is not None and config_of(spec) is not None
+    return found._replace(vector_flop=0.0) if found and found.matrix_flop and has_rate else found
 
 
 def unknown_ops(program: Program) -> tuple[str, ...]:
