@@ -29,7 +29,7 @@ from autopart.core.partitioning import Partitioning
 from autopart.core.passes import Pass
 from autopart.core.program import Program
 from autopart.core.repeated_blocks import repeated_blocks
-from autopart.spmd.pipeline import EXCHANGED, RETURNED, SCHEDULES, SENT, STAGES, pipelined, rolled
+from autopart.spmd.pipeline import EXCHANGED, RETURNED, SCHEDULES, SENT, STAGES, own_microbatches, pipelined, rolled
 
 _SCHEDULE = Kind(" or ".join(f'"{name}"' for name in SCHEDULES), lambda v: isinstance(v, str) and v in SCHEDULES)
 _INPUTS = mapping(STRING, ANYTHING, "a dict of names to dims, such as {'batch': 0}")
@@ -197,6 +197,12 @@ class Pipelining(Pass):
         steps, inputs = self.tactic.microbatches, self.tactic.inputs
         if steps is None:
             return program
+        if (own := own_microbatches(program)) > 0:
+            raise ArgumentError(
+                f"microbatches={steps}, and the step has a loop over {own} microbatches already",
+                why="the microbatches of the inner loop go through stages, and those of the other one after the other",
+                hint=f"ap.Pipeline without microbatches, for the {own} that are there; or a step without the loop",
+            )
         found = batch_inputs(program, [steps]) if inputs is None else inputs
         if not found:
             raise ArgumentError(

@@ -17,7 +17,7 @@ from typing import Any
 from autopart.base.html import escaped
 from autopart.core.ops.rule import traits_of
 from autopart.core.ops.traits import only_moves
-from autopart.core.program import ROOT, Program
+from autopart.core.program import Program
 from autopart.spmd.pipeline import RETURNED, SENT, STAGES, Ticks
 
 COLUMNS = 64
@@ -161,7 +161,7 @@ def _cell(microbatch: int | None, kind: str) -> str:
 
 def stage_facts(program: Program, repeats: int) -> dict[str, Any]:
     """Stages, layers, microbatches and what is handed over, as the tags of a program with stages say."""
-    first = next(v for v in program.tags[STAGES] if program.op_scope[program.value_op[v]] == ROOT)
+    first = program.tags[STAGES][0]
     stages = program.type_of(first).shape[0]
     scopes = {int(program.op_scope[program.value_op[v]]) for v in program.tags[SENT]}
     ticks = sum(program.scopes[scope].trips for scope in scopes)

@@ -21,10 +21,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import combinations
 
 import numpy as np
 
-from autopart.core.control_flow import statements
+from autopart.core.control_flow import Loop, statements
 from autopart.core.op import OpSpec
 from autopart.core.ops.rule import traits_of
 from autopart.core.ops.traits import work
@@ -72,26 +73,39 @@ class Blocks:
 
 
 def repeated_blocks(program: Program) -> list[Blocks]:
-    """All rows of equal blocks of the program itself, in order; those inside its loops are not looked for."""
-    return _Finder(program).found()
+    """All rows of equal blocks of the program itself, in order; else of the loop in it that has most of the products.
+
+    That is a loop over microbatches with layers one by one. What it carries stands before all that is in it.
+    """
+    start, end, finder = 0, program.op_count, _Finder(program, 0, program.op_count)
+    found, all_ = finder.found(finder.products), finder.products
+    while not found:
+        loops = [s.body.scope for s in statements(program, start, end) if isinstance(s, Loop)]
+        inside = [_Finder(program, scope.start, scope.end) for scope in loops]
+        finder = max(inside, key=lambda one: one.products, default=finder)
+        if not inside or finder.products < MOST * all_:
+            return []
+        start, end, found = finder.start, finder.end, finder.found(all_)
+    return found
 
 
 class _Finder:
-    """Places are numbers of ops that are neither arguments nor constants, in order."""
+    """Places are numbers of the ops of a scope, `[start, end)`, that are neither arguments nor constants, in order."""
 
-    def __init__(self, program: Program):
-        self._program = program
+    def __init__(self, program: Program, start: int, end: int):
+        self._program, self.start, self.end = program, start, end
         counts = np.array([spec.kind != "argument" and not is_made_of_nothing(spec) for spec in program.specs])[
             program.op_spec
         ]
-        self._ops = np.flatnonzero(counts)
+        self._ops = start + np.flatnonzero(counts[start:end])
         self._place = np.full(program.op_count + 1, -1)
         self._place[self._ops] = np.arange(len(self._ops))
         self._word = self._words()
         makes = [work(traits_of(spec), spec) for spec in program.specs]
         flop = np.array([0.0 if w is None else w.matrix_flop for w in makes])[program.op_spec]
         self._flop = np.append(0.0, np.cumsum((flop * program.scope_trips[program.op_scope])[self._ops]))
-        starts = [s if isinstance(s, int) else s.op for s in statements(program, 0, program.op_count)]
+        self.products = float(self._flop[-1])
+        starts = [s if isinstance(s, int) else s.op for s in statements(program, start, end)]
         self._may_begin = np.zeros(program.op_count + 1, np.bool_)
         self._may_begin[starts] = True
         for barrier in program.barriers:
@@ -107,9 +121,9 @@ class _Finder:
         of_scope = np.array([known[n, 0] for n in range(len(scopes))], np.uint64)
         return (like.astype(np.uint64) * np.uint64(2**31) + of_scope[program.op_scope])[self._ops]
 
-    def found(self) -> list[Blocks]:
-        """See `repeated_blocks`."""
-        least = LEAST_SHARE * self._flop[-1]
+    def found(self, products: float) -> list[Blocks]:
+        """See `repeated_blocks`; shares are of so many products."""
+        least = LEAST_SHARE * products
         found = (rows for period in periods(self._word, np.diff(self._flop) > 0) for rows in self._rows(period))
         rows, taken = [each for each in found if self._products(each[0]) > least], list[list[Blocks]]()
         while rows:
@@ -118,14 +132,33 @@ class _Finder:
             best = min(many, key=lambda each: (each[0].ops.shape[1], each[0].start))
             taken.append(best)
             rows = [e for e in rows if e[0].end <= best[0].start or e[0].start >= best[0].end]
-        if sum(self._products(one) for one, *_ in taken) < MOST * self._flop[-1]:
+        if sum(self._products(one) for one, *_ in taken) < MOST * products:
             return []
         block_of, chosen = np.full(self._program.op_count, -1), list[Blocks]()
         for each in sorted(taken, key=lambda each: each[0].start):
             chosen.append(min(each, key=lambda row: self._from_others(row, block_of)))
             ops = chosen[-1].ops
             block_of[ops] = block_of.max() + 1 + np.arange(len(ops))[:, None]
-        return chosen
+        return self._in_step(chosen)
+
+    def _in_step(self, rows: list[Blocks]) -> list[Blocks]:
+        """Rows of which one goes over the layers of another, with as many blocks as the one that has fewest.
+
+        Layers of a period may be alike in their gradients: those of a mask are, wherever it is.
+        """
+        program = self._program
+        for late, early in combinations(range(len(rows) - 1, -1, -1), 2):
+            block = np.full(program.op_count + 1, -1)
+            block[rows[early].ops] = np.arange(len(rows[early].ops))[:, None]
+            block[-1] = -1
+            ends = [entries_of(program.operand_ptr, ops[ops >= 0]) for ops in rows[late].ops[[0, -1]]]
+            one, other = (set(block[program.value_op[program.operands[of]]].tolist()) - {-1} for of in ends)
+            few, many = sorted((late, early), key=lambda n: len(rows[n].ops))
+            times, left = divmod(len(rows[many].ops), len(rows[few].ops))
+            if one and other and one.isdisjoint(other) and times > 1 and not left:
+                rows[many] = Blocks(rows[many].ops.reshape(len(rows[few].ops), -1))
+                return self._in_step(rows)
+        return rows
 
     def _from_others(self, row: Blocks, block_of: np.ndarray) -> int:
         """How much of what the second block reads of earlier rows is of others than that of which it reads most."""

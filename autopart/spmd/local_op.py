@@ -16,7 +16,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from autopart.core.attributes import encode
-from autopart.core.jax_internals import ir
+from autopart.core.jax_internals import ir, stablehlo
 from autopart.core.mlir_values import MlirValues, mlir_type
 from autopart.core.op import OpSpec, TensorType, TileMapping
 from autopart.core.op_spec_import import PLACEMENT_ATTRIBUTES, spec_of, tensor_type
@@ -128,6 +128,26 @@ class MlirLocalOp(MlirValues):
             if name in op.attributes:
                 del op.attributes[name]
         return list(op.results)
+
+    def replaced_windows(self, a: ir.Value, updates: ir.Value, starts: ir.Value) -> ir.Value:
+        """See `LocalOp.replaced_windows`."""
+        rest = list(range(1, len(self.type_of(a).shape)))
+        one = ir.RankedTensorType.get([], ir.RankedTensorType(a.type).element_type)
+        op = ir.Operation.create(
+            "stablehlo.scatter",
+            [a.type],
+            [a, starts, updates],
+            {
+                "scatter_dimension_numbers": stablehlo.ScatterDimensionNumbers.get(rest, [], [0], [0], rest, 1),
+                "unique_indices": ir.BoolAttr.get(True),
+            },
+            regions=1,
+        )
+        block = op.regions[0].blocks.append(one, one)
+        with ir.InsertionPoint(block):
+            stablehlo.return_([block.arguments[1]])
+        self.made.append(op)
+        return op.results[0]
 
     def splat(self, operand: int) -> np.generic | None:
         """The value of a constant operand all of whose elements are equal."""

@@ -39,6 +39,47 @@ def handed_on(p, data, key):
     return lax.scan(one, jax.tree.map(jnp.zeros_like, p), parts)[0]
 
 
+def clipped(p, data, key):
+    """Each microbatch's gradients are as long as its own norm allows."""
+    parts = jax.tree.map(lambda a: a.reshape(8, 2, -1), data)
+
+    def one(total, part):
+        gradients = jax.grad(partial(loss, plain))(p, part, None)
+        norm = jnp.sqrt(sum(jnp.sum(g * g) for g in jax.tree.leaves(gradients)))
+        return jax.tree.map(lambda t, g: t + g / jnp.maximum(norm, 1), total, gradients), None
+
+    return lax.scan(one, jax.tree.map(jnp.zeros_like, p), parts)[0]
+
+
+def accumulated(p, data, key):
+    """A loop over microbatches of its own."""
+    parts = jax.tree.map(lambda a: a.reshape(-1, 4, *a.shape[1:]).swapaxes(0, 1), data)
+
+    def one(total, part):
+        return jax.tree.map(jnp.add, total, jax.grad(partial(loss, plain))(p, part, None)), None
+
+    return lax.scan(one, jax.tree.map(jnp.zeros_like, p), parts)[0]
+
+
+def fed_back(p, data, key):
+    """Layers read the loss of the microbatch before."""
+    parts = jax.tree.map(lambda a: a.reshape(8, 2, -1), data)
+
+    def one(carry, part):
+        before, total = carry
+        scaled = p | {"table": p["table"] * (1 + before)}
+        value, gradients = jax.value_and_grad(partial(loss, plain))(scaled, part, None)
+        return (value, jax.tree.map(jnp.add, total, gradients)), None
+
+    return lax.scan(one, (0.0, jax.tree.map(jnp.zeros_like, p)), parts)[0]
+
+
+def equal(p, data, key):
+    """All layers are one."""
+    w = {"up": p["layers"]["up"][0], "down": p["layers"]["down"][0]}
+    return lax.scan(lambda h, _: (mlp(h, w), None), p["table"][data["x"]], None, length=LAYERS)[0]
+
+
 def whole_batch(p, data, key):
     """The mean over the batch in the middle of a layer."""
     h, _ = lax.scan(lambda h, w: (mlp(h - h.mean(0), w), None), p["table"][data["x"]], p["layers"])
@@ -51,8 +92,12 @@ WRONG = {
     "no gradient": (plain, {}, "no loop over the same layers, from the last to the first"),
     "no microbatches": (STEP, {"microbatches": None}, "is in no loop over microbatches"),
     "more than a sum": (handed_on, {"microbatches": None}, "is handed from microbatch to microbatch, and is no sum"),
+    "a norm": (clipped, {"microbatches": None}, "reads one microbatch's gradients of all layers"),
+    "fed back": (fed_back, {"microbatches": None}, "layers read what the layers leave of the microbatch before"),
+    "shared": (partial(sgd, equal), {}, "no layer has parameters of its own"),
     "runs": (STEP, {"schedule": "circular", "repeats": 4}, "8 layers are fewer than 16 runs"),
     "groups": (STEP, {"schedule": "circular", "microbatches": 2}, "2 microbatches are no groups of 4"),
+    "two loops": (accumulated, {}, "the step has a loop over 4 microbatches already"),
     "rows": (STEP, {"microbatches": 3}, "into 3 microbatches"),
     "whole batch": (partial(sgd, whole_batch), {}, r'Pipeline "Pipeline" \([\s\S]*try  compute it for each microbatch'),
 }

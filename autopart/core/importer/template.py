@@ -40,6 +40,7 @@ _READ_SPECIALLY = frozenset(
         "sdy.named_computation",
         "stablehlo.case",
         "stablehlo.composite",
+        "stablehlo.convert",
         "stablehlo.custom_call",
         "stablehlo.if",
         "stablehlo.optimization_barrier",
@@ -174,6 +175,8 @@ class Reader:
                 return Op(kind, -1, operands, [], self._source(op), blocks=blocks)
             case "stablehlo.optimization_barrier":
                 return Op("barrier", -1, operands, [], self._source(op))
+            case "stablehlo.convert" if op.operands[0].type != op.results[0].type:
+                return self._plain(op, op.name, operands)
             case "stablehlo.reshape":
                 tag = _tag_of(op)
                 if not tag:
@@ -246,11 +249,12 @@ def _kind(name: str) -> str:
 
 
 def _is_identity(op: ir.Operation, by_hand: bool) -> bool:
-    """True for ops that change nothing on one device: sharding marks, collectives over groups of one or to itself.
+    """True for ops that change nothing on one device: sharding marks, collectives over groups of one or to itself,
+    conversions to the type that is there already, which jax writes for weak types.
 
     Larger groups are an error, except where the model partitions `by_hand`.
     """
-    if op.name in _SHARDING_MARKS:
+    if op.name in _SHARDING_MARKS or op.name == "stablehlo.convert":
         return True
     if op.name == "stablehlo.custom_call":
         target = quoted_text(op.attributes["call_target_name"])

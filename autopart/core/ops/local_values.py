@@ -94,6 +94,10 @@ class LocalOp(Protocol):
         """`a` with another shape of as many elements."""
         ...
 
+    def transpose(self, a: Value, permutation: Sequence[int]) -> Value:
+        """`a` with its dims in another order: dim i of the result is dim `permutation[i]` of `a`."""
+        ...
+
     def slice(self, a: Value, starts: Sequence[int], limits: Sequence[int]) -> Value:
         """`a[starts:limits]`, static bounds per dim."""
         ...
@@ -112,6 +116,10 @@ class LocalOp(Protocol):
 
     def windows(self, a: Value, starts: Value, sizes: Sequence[int]) -> Value:
         """A window of `a[i]` for each index i of its first dim, at row i of `starts`, clamped to where it fits."""
+        ...
+
+    def replaced_windows(self, a: Value, updates: Value, starts: Value) -> Value:
+        """`a` with a window of `a[i]` replaced by `updates[i]`, at row i of `starts`, where it fits."""
         ...
 
     def dynamic_update_slice(self, a: Value, update: Value, starts: Sequence[Value]) -> Value:

@@ -2,6 +2,7 @@
 
 from autopart.core.passes.banded_products import BandedProducts
 from autopart.core.passes.borders import Borders
+from autopart.core.passes.cancelled_views import CancelledViews
 from autopart.core.passes.combined_slices import CombinedSlices
 from autopart.core.passes.dead_code import DeadCode
 from autopart.core.passes.default_generators import DefaultGenerators
@@ -11,6 +12,7 @@ from autopart.core.passes.even_slices import EvenSlices
 from autopart.core.passes.expected_trips import ExpectedTrips
 from autopart.core.passes.folded_padding import FoldedPadding
 from autopart.core.passes.index_positions import IndexPositions
+from autopart.core.passes.induction_variables import InductionVariables
 from autopart.core.passes.joined_pads import JoinedPads
 from autopart.core.passes.joined_reductions import JoinedReductions
 from autopart.core.passes.known_indices import KnownIndices
@@ -35,6 +37,8 @@ IMPORT_PASSES: tuple[Pass, ...] = (
     SplitTopK(),
     SplitCumulative(),
     EmptyArrays(),
+    CancelledViews(),
+    InductionVariables(),
     KnownIndices(),
     KnownWindows(),
     BandedProducts(),
@@ -65,6 +69,7 @@ __all__ = [
     "POLICIES",
     "BandedProducts",
     "Borders",
+    "CancelledViews",
     "CombinedSlices",
     "DeadCode",
     "DefaultGenerators",
@@ -74,6 +79,7 @@ __all__ = [
     "ExpectedTrips",
     "FoldedPadding",
     "IndexPositions",
+    "InductionVariables",
     "InvalidProgramError",
     "JoinedPads",
     "JoinedReductions",

@@ -38,6 +38,7 @@ class LayerLoop:
     stacks       carries whose rows are written
     row_reads    dynamic_slice op that takes the turn's row -> the array, made outside the loop
     outside      what else is read of the values around the loop, in order; initial values are not among them
+    totals       carries to which all layers only add, and which are added up over microbatches: no states
     """
 
     loop: Loop
@@ -46,6 +47,7 @@ class LayerLoop:
     stacks: tuple[StackWrite, ...]
     row_reads: dict[int, int]
     outside: tuple[int, ...]
+    totals: tuple[Carry, ...] = ()
 
     @property
     def layers(self) -> int:

@@ -11,6 +11,9 @@
 
 What depends on no microbatch is made once, before all. What reads rows of the batch and computes little is made in each
 place that reads it; what costs more, and all that forward or backward loops leave, is kept from place to place.
+
+Microbatches come to each place in order. So one may read what the one before it has left there: a key that is split,
+the greatest loss so far. It cannot go through layers that need what is known behind them of the one before.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from autopart.core.ops.traits import Constant, Elementwise, Slicing, View
 from autopart.core.passes.recompute.turns import Turns
 from autopart.core.program import ROOT, Program
 from autopart.spmd.pipeline.layer_loops import LayerLoop, blocked, layer_loop, users_of
+from autopart.spmd.pipeline.layer_sums import LayerSums
 
 BEFORE, ENTER, LEAVE, BETWEEN = "before", "enter", "leave", "between"
 RETURN, GONE, AFTER = "return", "gone", "after"
@@ -41,24 +45,24 @@ AROUND = (BEFORE, BETWEEN, AFTER)
 _ROWS, _ONCE, _MADE = "rows", "once", "made"
 """Places of what any of those may make: of rows of the batch, of no microbatch, of nothing at all."""
 
-_RANK = {_MADE: 0, _ONCE: 1, _ROWS: 2, LEAVE: 3, BETWEEN: 3, GONE: 4, AFTER: 4}
+_RANK = {_MADE: 0, _ONCE: 1, _ROWS: 2, BEFORE: 3, LEAVE: 4, BETWEEN: 4, GONE: 5, AFTER: 5}
 _BEHIND = {LEAVE: BETWEEN, GONE: AFTER}
 """Where a statement stands that reads what is there."""
 
 
 class Sum(NamedTuple):
-    """A carry to which each microbatch adds `terms`; `per_layer`: they are rows of stacks of the backward loop."""
+    """A carry to which each microbatch adds `terms`, and what is linear in sums of the layers: `late`."""
 
     carry: Carry
     terms: tuple[int, ...]
-    per_layer: bool
+    late: tuple[int, ...] = ()
 
 
-class Written(NamedTuple):
-    """A carry in which each microbatch writes its own part, by the dynamic_update_slice `op`."""
+class Handed(NamedTuple):
+    """A carry that each microbatch makes of what the one before it has left: `value`; or it writes its own part."""
 
     carry: Carry
-    op: int
+    value: int
 
 
 class Kept(NamedTuple):
@@ -75,9 +79,12 @@ class Nest:
     once        statements that run before all, in order
     made        place -> the statements that run there, in order
     kept        value -> from where to where it waits
-    home_of     carry of a sum over microbatches, or of what they write -> the place where that happens
+    added       place -> (sum, term) of what is added up there
+    left        place -> what is handed on to the next microbatch there
     travelling  what layers read of their microbatch: forward, and backward
-    per_layer   ops that change stacks of gradients before they are added up
+    summed      carries of the backward loop that add up over microbatches in their stages, and over layers if they are
+                no stacks: value after the loop -> element type of the sum
+    behind      statements that are linear in these, and run once, behind the loop over microbatches
     """
 
     program: Program
@@ -86,13 +93,15 @@ class Nest:
     forward: LayerLoop
     backward: LayerLoop
     sums: list[Sum] = field(default_factory=list[Sum])
-    written: list[Written] = field(default_factory=list[Written])
+    handed: list[Handed] = field(default_factory=list[Handed])
     once: list[int] = field(default_factory=list[int])
     made: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
     kept: dict[int, Kept] = field(default_factory=dict[int, Kept])
-    home_of: dict[int, str] = field(default_factory=dict[int, str])
+    added: dict[str, list[tuple[Sum, int]]] = field(default_factory=dict[str, list[tuple[Sum, int]]])
+    left: dict[str, list[Handed]] = field(default_factory=dict[str, list[Handed]])
     travelling: list[list[int]] = field(default_factory=list[list[int]])
-    per_layer: list[int] = field(default_factory=list[int])
+    summed: dict[int, str] = field(default_factory=dict[int, str])
+    behind: list[int] = field(default_factory=list[int])
 
     @property
     def microbatches(self) -> int:
@@ -114,6 +123,13 @@ def find_nest(program: Program) -> Nest:
     found = [nest for loop in loops for nest in _nests(program, loop)]
     if not found:
         raise _without_nest(program, loops)
+    found = [nest for nest in found if nest.forward.row_reads]
+    if not found:
+        raise BlockedError(
+            "no layer has parameters of its own, taken as rows of stacked arrays in the order of the layers",
+            why="a stage that holds the parameters of all layers has idle ticks, and gains nothing",
+            hint="layers in a jax.lax.scan over stacked parameters; the batch tiled on the axis if all share theirs",
+        )
     return _Placing(max(found, key=lambda nest: _row_bytes(program, nest.forward))).nest
 
 
@@ -173,11 +189,12 @@ class _Placing:
         self._of_op = {op: start for start, end in self._end.items() for op in range(start, end)}
         self._adding = set[int]()
         self._place = dict[int, str]()
+        self._home = dict[int, str]()
         nest.forward = self._with_side_outputs(nest.forward, nest.backward)
         self._carries()
         self._classify()
         nest.forward, nest.backward = self._with_own_rows(nest.forward), self._with_own_rows(nest.backward)
-        self._check_stacks()
+        self._sum_layers()
         self._plan()
 
     # ---- what the loop over microbatches carries
@@ -186,45 +203,35 @@ class _Placing:
         nest, program = self.nest, self._program
         for carry in nest.step.carries:
             following = int(program.operands_of(carry.op)[1])
-            update, alone = int(program.value_op[following]), len(users_of(program, carry.inside)) == 1
             if carry is nest.counter:
-                self._adding.add(update)
-            elif alone and (terms := self._terms(carry, following)) is not None:
-                nest.sums.append(Sum(carry, tuple(terms), False))
-            elif alone and update in self._of_op and self._is_written(update, carry):
-                nest.written.append(Written(carry, update))
-                self._adding.add(update)
+                self._adding.add(int(program.value_op[following]))
+            elif (found := self._terms(carry, following)) is not None:
+                self._adding |= found.keys()
+                nest.sums.append(Sum(carry, tuple(leaf for term in found.values() for leaf in self._leaves(term))))
             else:
-                raise self._no_sum(carry)
+                nest.handed.append(Handed(carry, following))
+                self._home[carry.inside] = BEFORE
 
-    def _is_written(self, op: int, carry: Carry) -> bool:
-        program = self._program
-        return program.spec(op).kind == "dynamic_update_slice" and int(program.operands_of(op)[0]) == carry.inside
-
-    def _terms(self, carry: Carry, value: int) -> list[int] | None:
-        """What is added to a carry until `value`, or None where that is not all that happens to it."""
+    def _terms(self, carry: Carry, value: int) -> dict[int, int] | None:
+        """The ops that add to a carry until `value` -> what they add; None where that is not all that happens to it."""
+        if len(users_of(self._program, value)) > 1:
+            return None
         if value == carry.inside:
-            return []
+            return {}
         op = int(self._program.value_op[value])
-        if self._of_op.get(op) != op or self._program.spec(op).kind != "add" or len(users_of(self._program, value)) > 1:
+        if self._of_op.get(op) != op or self._program.spec(op).kind != "add":
             return None
         left, right = self._program.operands_of(op).tolist()
-        for into, term in ((left, right), (right, left)):
-            found = self._terms(carry, into)
-            if found is not None:
-                self._adding.add(op)
-                return [*found, term]
-        return None
+        ways = ((self._terms(carry, into), term) for into, term in ((left, right), (right, left)))
+        return next((found | {op: term} for found, term in ways if found is not None), None)
 
-    def _no_sum(self, carry: Carry) -> BlockedError:
-        op = int(self._program.value_op[self._program.operands_of(carry.op)[1]])
-        return blocked(
-            self._program,
-            op if op in self._of_op else self.nest.step.op,
-            f"{self._program.type_of(carry.inside)} is handed from microbatch to microbatch, and is no sum",
-            why="several microbatches are under way at once, each in another stage",
-            hint="sums over microbatches, and parts of their own, are what they may leave",
-        )
+    def _leaves(self, term: int) -> list[int]:
+        """What is added up to a term: it may be known in different places, and need not wait for the last of them."""
+        program, op = self._program, int(self._program.value_op[term])
+        if self._of_op.get(op) != op or program.spec(op).kind != "add" or len(users_of(program, term)) > 1:
+            return [term]
+        self._adding.add(op)
+        return [leaf for value in program.operands_of(op).tolist() for leaf in self._leaves(value)]
 
     # ---- places
 
@@ -244,30 +251,42 @@ class _Placing:
         """The place in which what a value is made of is known."""
         above = self._statement_of(value)
         if above is None:
-            return _ROWS if value == self.nest.counter.inside else _ONCE
+            return _ROWS if value == self.nest.counter.inside else self._home.get(value, _ONCE)
         return self._place[above]
 
     def _classify(self) -> None:
-        nest, inside = self.nest, {carry.inside for carry in self.nest.step.carries} - {self.nest.counter.inside}
-        for start in self._statements:
-            if start in self._adding:
-                continue
-            read = list(self._reads(start))
-            for value in read:
-                if value in inside or self._statement_of(value) in self._adding:
-                    raise blocked(
-                        self._program,
-                        start,
-                        f"{self._program.spec(start).kind} reads what the microbatches before its own have added up to",
-                        why=f"{self._program.type_of(value)} is complete after the last of them",
-                        hint="read it after the loop over microbatches",
-                    )
-            least = _MADE if self._is_of(start, Constant | Elementwise | View) else _ONCE
-            found = max((least, *map(self.place_of, read)), key=_RANK.__getitem__)
-            if start in (nest.forward.loop.op, nest.backward.loop.op):
-                self._place[start] = LEAVE if start == nest.forward.loop.op else GONE
-            else:
-                self._place[start] = _BEHIND.get(found, found)
+        """Places of statements, and of what is handed on: that is left where it is known."""
+        before = None
+        while before != self._home:
+            before = dict(self._home)
+            for start in self._statements:
+                if start not in self._adding:
+                    self._place[start] = self._place_behind(start)
+            for carry, value in self.nest.handed:
+                self._home[carry.inside] = max(before[carry.inside], self._around(value), key=_RANK.__getitem__)
+
+    def _place_behind(self, start: int) -> str:
+        """The place of a statement, behind those of what it reads."""
+        nest, read = self.nest, list(self._reads(start))
+        least = _MADE if self._is_of(start, Constant | Elementwise | View) else _ONCE
+        found = max((least, *map(self.place_of, read)), key=_RANK.__getitem__)
+        own = LEAVE if start == nest.forward.loop.op else GONE if start == nest.backward.loop.op else ""
+        if own and _RANK[found] >= _RANK[own]:
+            late = next(v for v in read if self.place_of(v) == found)
+            raise blocked(
+                self._program,
+                start,
+                f"layers read what the layers leave of the microbatch before: {self._program.type_of(late)}",
+                why="several microbatches are under way at once, each in another stage",
+                hint="read it after the loop over microbatches",
+            )
+        return own or _BEHIND.get(found, found)
+
+    def _around(self, value: int) -> str:
+        """The first of the places that compute at which a value is known."""
+        found = self.place_of(value)
+        found = _BEHIND.get(found, found)
+        return found if found in AROUND else BEFORE
 
     def _is_of(self, start: int, kinds: Any) -> bool:
         return isinstance(self._statements[start], int) and isinstance(traits_of(self._program.spec(start)), kinds)
@@ -275,7 +294,7 @@ class _Placing:
     def _with_own_rows(self, loop: LayerLoop) -> LayerLoop:
         """Rows are taken of stages' own arrays where these are the same for all microbatches; else of what travels."""
         kept, reads = self.nest.forward.stack_of, loop.row_reads
-        rows = {op: v for op, v in reads.items() if v in kept or self.place_of(v) in (_ONCE, _MADE)}
+        rows = {op: v for op, v in reads.items() if v in kept or self._is_known(v)}
         others = [value for op, value in reads.items() if op not in rows]
         return replace(loop, row_reads=rows, outside=tuple(dict.fromkeys([*loop.outside, *others])))
 
@@ -290,57 +309,42 @@ class _Placing:
         kept = tuple(stack for stack in loop.stacks if stack not in aside)
         return replace(loop, stacks=kept, states=(*loop.states, *(stack.carry for stack in aside)))
 
-    def _check_stacks(self) -> None:
-        nest, program = self.nest, self._program
-        stacks = {stack.carry.after for stack in nest.backward.stacks}
-        for start, place in self._place.items():
-            if place == AFTER and not stacks.isdisjoint(self._reads(start)):
-                if not self._keeps_layers(start, stacks):
-                    raise blocked(
-                        program,
-                        start,
-                        f"{program.spec(start).kind} reads one microbatch's gradients of all layers",
-                        why="each stage has its layers' part at another time",
-                        hint="read the sum over microbatches, after their loop",
-                    )
-                nest.per_layer.append(start)
-                stacks.update(program.results_of(start))
+    def _sum_layers(self) -> None:
+        nest, handed = self.nest, [value for _, value in self.nest.handed]
+        reads = {start: list(self._reads(start)) for start in sorted(self._place)}
+        found = LayerSums.find(self._program, nest.backward, reads, self._is_known, handed)
         for number, (carry, terms, _) in enumerate(nest.sums):
-            stacked = {term in stacks for term in terms}
-            if len(stacked) > 1:
-                raise self._no_sum(carry)
-            nest.sums[number] = Sum(carry, terms, True in stacked)
-        for part in nest.written:
-            if not stacks.isdisjoint(program.operands_of(part.op).tolist()):
-                raise self._no_sum(part.carry)
+            late = tuple(term for term in terms if term in found.linear)
+            nest.sums[number] = Sum(carry, tuple(term for term in terms if term not in late), late)
+        nest.summed = found.types((total.carry.inside, term) for total in nest.sums for term in total.late)
+        nest.behind = found.behind
+        totals = tuple(carry for carry in nest.backward.states if carry.after in nest.summed)
+        own = tuple(carry for carry in nest.backward.states if carry not in totals)
+        nest.backward = replace(nest.backward, states=own, totals=totals)
 
-    def _keeps_layers(self, op: int, stacks: set[int]) -> bool:
-        """Whether a statement makes rows of rows: elementwise, or a transpose of other dims."""
-        spec = self._program.spec(op)
-        if spec.kind == "transpose":
-            return spec.attributes["permutation"][0] == 0
-        of_layers = all(t.shape[:1] == (self.nest.layers,) for t in (*spec.operands, *spec.results))
-        others = [v for v in self._program.operands_of(op).tolist() if v not in stacks]
-        known = all(self.place_of(v) in (_ONCE, _MADE) for v in others)
-        return of_layers and known and self._is_of(op, Elementwise) and spec.kind != "broadcast_in_dim"
+    def _is_known(self, value: int) -> bool:
+        """Whether a value is the same for all microbatches."""
+        return self.place_of(value) in (_ONCE, _MADE)
 
     # ---- what each place makes
 
     def _plan(self) -> None:
         nest, program = self.nest, self._program
         roots: dict[str, list[int]] = {place: [] for place in (*PLACES, _ONCE)}
-        leaving = [(t.carry.op, t.terms) for t in nest.sums if not t.per_layer]
-        leaving += [(part.carry.op, program.operands_of(part.op).tolist()[1:]) for part in nest.written]
-        for carry, values in leaving:
-            homes = [_BEHIND.get(self.place_of(v), self.place_of(v)) for v in values]
-            nest.home_of[carry] = max((h if h in AROUND else BEFORE for h in homes), key=AROUND.index)
-            roots[nest.home_of[carry]] += values
-        read = [v for op in nest.per_layer for v in program.operands_of(op).tolist()]
-        roots[_ONCE] += [v for v in read if self.place_of(v) in (_ONCE, _MADE)]
+        nest.added, nest.left = {place: [] for place in PLACES}, {place: [] for place in PLACES}
+        for total in nest.sums:
+            for term in total.terms:
+                nest.added[self._around(term)].append((total, term))
+                roots[self._around(term)].append(term)
+        for handed in nest.handed:
+            nest.left[self._home[handed.carry.inside]].append(handed)
+            roots[self._home[handed.carry.inside]].append(handed.value)
+        read = [v for op in nest.behind for v in program.operands_of(op).tolist()]
+        roots[_ONCE] += filter(self._is_known, read)
         for loop, place in ((nest.forward, ENTER), (nest.backward, RETURN)):
             roots[place] += [*(int(program.operands[c.initial]) for c in loop.states), *loop.outside]
             roots[_ONCE] += [value for value in loop.row_reads.values() if value not in nest.forward.stack_of]
-            nest.travelling.append([v for v in loop.outside if self.place_of(v) not in (_ONCE, _MADE)])
+            nest.travelling.append([v for v in loop.outside if not self._is_known(v)])
         self._make_ready([(place, value) for place, values in roots.items() for value in values])
 
     def _make_ready(self, todo: list[tuple[str, int]]) -> None:
@@ -350,6 +354,8 @@ class _Placing:
             place, value = todo.pop()
             start, where = self._statement_of(value), self.place_of(value)
             if start is None:
+                if self._home.get(value, place) != place:
+                    nest.kept.setdefault(value, Kept(where, set())).readers.add(place)
                 continue
             if _ONCE in (where, place):
                 place = _ONCE

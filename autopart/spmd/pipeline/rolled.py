@@ -22,6 +22,7 @@ from autopart.core.control_flow import Branches, Loop, statements
 from autopart.core.jax_internals import ir
 from autopart.core.mlir_values import MlirValues
 from autopart.core.op import splat_value
+from autopart.core.passes.cancelled_views import CancelledViews
 from autopart.core.passes.dead_code import DeadCode
 from autopart.core.passes.joined_pads import JoinedPads
 from autopart.core.program import Program
@@ -33,7 +34,7 @@ def rolled(program: Program) -> Program:
     """The program with its rows of equal blocks as loops; the program itself where it has none."""
     if program.manual.names:
         return program
-    program = JoinedPads(few=1).apply(program)
+    program = JoinedPads(few=1).apply(CancelledViews().apply(program))
     rolls = [roll for blocks in repeated_blocks(program) if (roll := Roll.of(program, blocks)) is not None]
     return DeadCode().apply(_Rolled(program, rolls).program()) if rolls else program
 
@@ -121,18 +122,24 @@ class _Rolled(ProgramWriter):
     def __init__(self, program: Program, rolls: Sequence[Roll]):
         super().__init__(program)
         self._rolls, self._make = rolls, MlirValues()
+        self._scope = program.op_scope[rolls[0].blocks.start]
         self._wanted = {rows[::way] for roll in rolls for rows in roll.rows.values() for way in (1, -1)}
         self._stacks: dict[tuple[int, ...], ir.Value] = {}
         self._instead: dict[int, ir.Value] = {}
 
     def main(self) -> None:
         """See `ProgramWriter.main`."""
-        at = 0
-        for roll in self._rolls:
-            self.range(at, roll.blocks.start)
-            self._loop_of(roll)
-            at = roll.blocks.end
-        self.range(at, self._program.op_count)
+        self.range(0, self._program.op_count)
+
+    def range(self, start: int, end: int) -> None:
+        """See `ProgramWriter.range`."""
+        at = start
+        for roll in self._rolls if self._scope == self._program.op_scope[start] else ():
+            if start <= roll.blocks.start and roll.blocks.end <= end:
+                super().range(at, roll.blocks.start)
+                self._loop_of(roll)
+                at = roll.blocks.end
+        super().range(at, end)
 
     def op(self, op: int) -> None:
         """See `ProgramWriter.op`."""

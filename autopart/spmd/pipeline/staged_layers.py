@@ -4,6 +4,7 @@
     residuals                     [p, slots, l, ...]: row j of a stage's layers goes to the slot of the tick, and is
                                   taken from there when its microbatch comes back
     gradients                     as parameters: a row is added where its layer's gradient is made
+    sums over layers              [p, ...]: gradients of what all layers share
 
 Stage s has runs s, s + p, s + 2 p, ... of l layers each. Where these are more layers than there are, the last ones have
 parameters of zeros, hand on what comes to them, and leave nothing.
@@ -12,18 +13,19 @@ parameters of zeros, hand on what comes to them, and leave nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from autopart.core.jax_internals import ir, tagged
+from autopart.core.op import SUM as SUM_CODE
 from autopart.core.op import TensorType
 from autopart.spmd.local_op import splat_of
-from autopart.spmd.pipeline.layer_loops import LayerLoop, StackWrite, users_of
+from autopart.spmd.pipeline.layer_loops import LayerLoop, StackWrite
 from autopart.spmd.pipeline.nest import Nest
 from autopart.spmd.pipeline.numbers import Number
 from autopart.spmd.pipeline.staged_ops import StagedOps
 from autopart.spmd.pipeline.ticks import Ticks
 from autopart.spmd.pipeline.zeros import zeros_of
-from autopart.spmd.reductions import added_at
+from autopart.spmd.reductions import added_at, reduced
 
 STAGES = "pipeline stages"
 """The tag of arrays whose first dim is the stages."""
@@ -37,7 +39,7 @@ EXCHANGED = "pipeline exchange"
 TAGS = (STAGES, SENT, RETURNED, EXCHANGED)
 """All of them."""
 
-FORWARD, BACKWARD, RESIDUAL, KEPT, SUM = "forward", "backward", "residual", "kept", "sum"
+FORWARD, BACKWARD, RESIDUAL, LAYERS, KEPT, SUM = "forward", "backward", "residual", "layers", "kept", "sum"
 """Kinds of what is carried from tick to tick."""
 
 
@@ -58,12 +60,9 @@ class StagedLayers(StagedOps):
         self._layers = self._length * ticks.stages * ticks.repeats
         ways = zip((nest.forward, nest.backward), nest.travelling, strict=True)
         self._staged_in = {loop.loop.op: self._staged_values(loop, travelling) for loop, travelling in ways}
-        alone = {t.terms[0]: t.carry.op for t in nest.sums if t.per_layer and len(t.terms) == 1}
-        self._zeros = self._without_microbatch()
-        self._summed = {
-            s.carry.op: (SUM, alone[s.carry.after])
-            for s in nest.backward.stacks
-            if s.carry.after in alone and s.row in self._zeros and len(users_of(nest.program, s.carry.after)) == 1
+        self._zeros, stacks = self._without_microbatch(), nest.backward.stacks
+        self._by_row = {
+            s.carry.op: s.carry.after for s in stacks if s.carry.after in nest.summed and s.row in self._zeros
         }
         self.held: dict[tuple[str, int], ir.Value] = {}
         self._rows: dict[int, ir.Value] = {}
@@ -71,18 +70,16 @@ class StagedLayers(StagedOps):
     def _staged_values(self, loop: LayerLoop, travelling: Iterable[int]) -> set[int]:
         """What each stage has its own of in a loop over layers."""
         rows = [self._program.results_of(op)[0] for op in loop.row_reads]
-        self.staged = {loop.counter.inside, *(c.inside for c in loop.states), *rows, *travelling}
+        self.staged = {loop.counter.inside, *(c.inside for c in (*loop.states, *loop.totals)), *rows, *travelling}
         self.find_staged(loop.loop.body.scope.start, loop.loop.body.scope.end)
         staged, self.staged = self.staged, set()
         return staged
 
     def _without_microbatch(self) -> set[int]:
-        """What is zero where zeros come back: rows of gradients, and what becomes of stacks of such rows."""
-        nest, body = self._nest, self._nest.backward.loop.body.scope
-        coming = {carry.inside for carry in nest.backward.states}
-        zeros = zeros_of(self._program, range(body.start, body.end), coming)
-        stacks = {stack.carry.after for stack in nest.backward.stacks if stack.row in zeros}
-        return zeros | zeros_of(self._program, nest.per_layer, stacks)
+        """What is zero in a layer where zeros come back."""
+        backward, body = self._nest.backward, self._nest.backward.loop.body.scope
+        coming = {carry.inside for carry in (*backward.states, *backward.totals)}
+        return zeros_of(self._program, range(body.start, body.end), coming)
 
     # ---- stacks of all layers
 
@@ -124,7 +121,8 @@ class StagedLayers(StagedOps):
         """Runs the layers of all stages on what is held; what they leave, by the value that the loop left."""
         kind, make = (FORWARD, self.make) if loop is self._nest.forward else (BACKWARD, self.make)
         states = {c.op: self.held[kind, c.inside] for c in loop.states}
-        carried = states | {s.carry.op: self._first_of(s) for s in loop.stacks}
+        totals = {c.op: self.zeros(self.staged_type(self._program.type_of(c.inside))) for c in loop.totals}
+        carried = states | totals | {s.carry.op: self._first_of(s) for s in loop.stacks}
         outer, self.staged = self.staged, self._staged_in[loop.loop.op]
 
         def turn(number: ir.Value, held: Sequence[ir.Value]) -> Sequence[ir.Value]:
@@ -141,13 +139,13 @@ class StagedLayers(StagedOps):
         if kind == FORWARD:
             self.held.update({(RESIDUAL, s.carry.after): of_carry[s.carry.op] for s in loop.stacks})
         else:
-            self.held.update({key: of_carry[stack] for stack, key in self._summed.items()})
+            self.held.update({(LAYERS, value): of_carry[op] for op, value in self._by_row.items()})
         return {carry.after: of_carry[carry.op] for carry in loop.loop.carries if carry.op in of_carry}
 
     def _first_of(self, stack: StackWrite) -> ir.Value:
         """What is carried of a stack before the first of a stage's layers: its slots, its sum, or nothing yet."""
-        if stack.carry.op in self._summed:
-            return self.held[self._summed[stack.carry.op]]
+        if stack.carry.op in self._by_row:
+            return self.held[LAYERS, stack.carry.after]
         if stack in self._nest.forward.stacks:
             return self.held[RESIDUAL, stack.carry.after]
         type_ = self._program.type_of(stack.carry.inside)
@@ -161,7 +159,8 @@ class StagedLayers(StagedOps):
         layer = (at.run * self.stages + self.stage()) * length + row
         counter = layer if kind == FORWARD else layer * -1 + (nest.layers - 1)
         self.values[loop.counter.inside] = self.make.convert(counter.value, program.type_of(loop.counter.inside).dtype)
-        self.values.update({c.inside: carried[c.op] for c in loop.states})
+        handed_on = (*loop.states, *loop.totals)
+        self.values.update({c.inside: carried[c.op] for c in handed_on})
         self.values.update({v: self.held[kind, v] for v in nest.travelling[kind == BACKWARD]})
         written = dict(carried)
 
@@ -174,7 +173,7 @@ class StagedLayers(StagedOps):
         self.instead.update({op: lambda op=op, value=value: take(op, value) for op, value in loop.row_reads.items()})
         self.instead.update({stack.op: lambda stack=stack: write(stack) for stack in loop.stacks})
         self.range(loop.loop.body.scope.start, loop.loop.body.scope.end)
-        left = {c.op: self.given(int(program.operand_ptr[c.op]) + 1, c.inside) for c in loop.states}
+        left = {c.op: self.given(int(program.operand_ptr[c.op]) + 1, c.inside) for c in handed_on}
         if self._layers > nest.layers:
             there, shape_of = layer.is_in(nest.layers), lambda op: self.make.type_of(left[op]).shape
             left = {op: self.make.select(self.along(there, shape_of(op)), left[op], carried[op]) for op in left}
@@ -192,7 +191,7 @@ class StagedLayers(StagedOps):
         """A stack with the row that layers write: added to a sum, put into its slot, or into a stack of this tick."""
         new = self.values[stack.row] if stack.row in self.staged else self.for_all(self.values[stack.row])
         make, (stages, *rest), rank = self.make, self.make.type_of(new).shape, len(self.make.type_of(array).shape)
-        if stack.carry.op in self._summed:
+        if stack.carry.op in self._by_row:
             return self._added(array, make.reshape(new, (stages, *rest[1:])), at, row)
         if stack in self._nest.forward.stacks:
             new = make.reshape(new, (stages, 1, *rest))
@@ -212,6 +211,7 @@ class StagedLayers(StagedOps):
     def _added(self, total: ir.Value, new: ir.Value, at: At, row: Number | None) -> ir.Value:
         """Sums of layers' gradients with those of the runs that stages are at: of all their layers, or of a row."""
         make, repeats = self.make, self._ticks.repeats
+        new = make.convert(new, make.type_of(total).dtype)
         if repeats > 1:
             places = self._places([at.run] if row is None else [at.run, row])
             return added_at(total, new, [1] if row is None else [1, 2], places, is_batched=True)
@@ -225,34 +225,48 @@ class StagedLayers(StagedOps):
         columns = [self.make.reshape(whole.like(number), (self.stages, 1)) for number in numbers]
         return self.make.concatenate(columns, 1)
 
-    def add_stacks(self, left: Mapping[int, ir.Value], at: At) -> None:
-        """Adds up what stacks of gradients become; those that are added up row by row are sums already."""
-        nest, rows, by_row = self._nest, dict(left), {number for _, number in self._summed.values()}
-        for op in nest.per_layer:
-            read = self._program.operands_of(op).tolist()
-            operands = [rows[v] if v in rows else self._rows_of_runs(self.values[v], at) for v in read]
-            rows[self._program.results_of(op)[0]] = self._per_layer(op, operands)
-        for total in nest.sums:
-            if total.per_layer and total.carry.op not in by_row:
-                key = (SUM, total.carry.op)
-                for term in total.terms:
-                    new, type_ = rows[term], self.make.type_of(rows[term])
-                    if term not in self._zeros:
-                        new = self.make.select(self.along(at.there, type_.shape), new, self.zeros(type_))
-                    self.held[key] = self._added(self.held[key], new, at, None)
+    def first_sums(self) -> dict[tuple[str, int], ir.Value]:
+        """Zeros to which layers add."""
+        found, stacks = dict[tuple[str, int], ir.Value](), self._nest.backward.stack_of
+        for value, dtype in self._nest.summed.items():
+            shape = self._program.type_of(value).shape
+            zeros = self.make.constant(0, dtype, shape if value in stacks else (self.stages, *shape))
+            found[LAYERS, value] = self.in_stages(zeros) if value in stacks else zeros
+        return found
 
-    def _rows_of_runs(self, stack: ir.Value, at: At) -> ir.Value:
-        """Of a stack of all layers, those that stages are at: [stages, layers of a run, ...]."""
-        array = self.in_stages(stack)
-        return array if self._ticks.repeats == 1 else self._rows_at(array, at.run, None)
+    def add_layers(self, left: Mapping[int, ir.Value], at: At) -> None:
+        """Adds up what layers leave for sums; what is added up row by row is there already."""
+        make, stacks = self.make, self._nest.backward.stack_of
+        followed = {c.after: int(self._program.operands_of(c.op)[1]) for c in self._nest.backward.totals}
+        for value in self._nest.summed.keys() - self._by_row.values():
+            new, key = left[value], (LAYERS, value)
+            if (stacks[value].row if value in stacks else followed[value]) not in self._zeros:
+                type_ = make.type_of(new)
+                new = make.select(self.along(at.there, type_.shape), new, self.zeros(type_))
+            if value in stacks:
+                self.held[key] = self._added(self.held[key], new, at, None)
+            else:
+                self.add(key, make.convert(new, make.type_of(self.held[key]).dtype))
 
-    def _per_layer(self, op: int, operands: Sequence[ir.Value]) -> ir.Value:
-        """An op on all layers as one on [stages, layers of a run, ...]."""
-        spec = self._program.spec(op)
-        [made], moved = spec.results, spec.attributes.get("permutation")
-        type_ = TensorType((self.stages, self._length, *made.shape[1:]), made.dtype)
-        attributes: dict[str, Any] = {} if moved is None else {"permutation": [0, *(d + 1 for d in moved)]}
-        return self.local(op, operands, [type_]).clone(**attributes)[0]
+    def sums_of_layers(self) -> None:
+        """What layers have added up, where the loop left it for one microbatch, and what is linear in it."""
+        make, nest = self.make, self._nest
+        for value in nest.summed:
+            held = self.held[LAYERS, value]
+            is_stack = value in nest.backward.stack_of
+            self.values[value] = self.in_order(held) if is_stack else reduced(held, 0, SUM_CODE)
+        wide = {value: make.type_of(self.values[value]).dtype for value in nest.summed}
+        for op in nest.behind:
+            spec, read = self._program.spec(op), self._program.operands_of(op).tolist()
+            [dtype] = {wide[value] for value in read if value in wide}
+            own = next(t.dtype for value, t in zip(read, spec.operands, strict=True) if value in wide)
+            operands = [
+                make.convert(self.values[v], dtype) if t.dtype == own else self.values[v]
+                for v, t in zip(read, spec.operands, strict=True)
+            ]
+            made = self.local(op, operands, [TensorType(t.shape, dtype) for t in spec.results]).clone()
+            self.values.update(zip(self._program.results_of(op), made, strict=True))
+            wide |= dict.fromkeys(self._program.results_of(op), dtype)
 
     # ---- values
 

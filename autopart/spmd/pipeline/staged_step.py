@@ -18,20 +18,23 @@ gradients that are known to be linear in what comes back (`zeros.py`). Whatever 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial, reduce
 from typing import NamedTuple
 
-from autopart.base.errors import ArgumentError
+from autopart.base.errors import ArgumentError, BlockedError
 from autopart.core.control_flow import statements
 from autopart.core.jax_internals import ir, tagged
 from autopart.core.op import TensorType
 from autopart.core.program import Program
-from autopart.spmd.pipeline.layer_loops import LayerLoop
-from autopart.spmd.pipeline.nest import AFTER, BEFORE, BETWEEN, ENTER, GONE, LEAVE, RETURN, Nest, Written, find_nest
+from autopart.spmd.local_op import splat_of
+from autopart.spmd.pipeline.layer_loops import LayerLoop, users_of
+from autopart.spmd.pipeline.nest import AFTER, BEFORE, BETWEEN, ENTER, GONE, LEAVE, RETURN, Handed, Nest, find_nest
 from autopart.spmd.pipeline.numbers import Number
 from autopart.spmd.pipeline.staged_layers import (
     BACKWARD,
     FORWARD,
     KEPT,
+    LAYERS,
     RESIDUAL,
     RETURNED,
     SENT,
@@ -48,6 +51,14 @@ def pipelined(program: Program, stages: int, schedule: str, repeats: int = 1) ->
     nest = find_nest(program)
     _check_numbers(nest, stages, repeats)
     return _StagedStep(nest, Ticks(stages, nest.microbatches, schedule, repeats)).program(TAGS)
+
+
+def own_microbatches(program: Program) -> int:
+    """How many microbatches a loop of the program has that could go through stages; 0 where it has none."""
+    try:
+        return find_nest(program).microbatches
+    except BlockedError:
+        return 0
 
 
 def _check_numbers(nest: Nest, stages: int, repeats: int) -> None:
@@ -92,9 +103,16 @@ class _StagedStep(StagedLayers):
         """See `ProgramWriter.main`."""
         program = self._program
         self.instead[self._nest.step.op] = self._pipeline
+        self.instead |= {op: partial(self._write, op) for op in map(self._writer, self._nest.handed) if op is not None}
         for statement in statements(program, 0, program.op_count):
             if not (isinstance(statement, int) and program.spec(statement).kind == "argument"):
                 self.statement(statement)
+
+    def _writer(self, handed: Handed) -> int | None:
+        """The op that writes a part of what is handed on, where that is all that happens to it."""
+        program, op = self._program, int(self._program.value_op[handed.value])
+        is_update = program.spec(op).kind == "dynamic_update_slice" and len(users_of(program, handed.carry.inside)) == 1
+        return op if is_update and int(program.operands_of(op)[0]) == handed.carry.inside else None
 
     # ---- the pipeline
 
@@ -105,11 +123,14 @@ class _StagedStep(StagedLayers):
         self._hold()
         for loop in self._ticks.loops:
             self._loop_over(loop)
-        for total in nest.sums:
-            held = self.held[SUM, total.carry.op]
-            self.values[total.carry.after] = self.in_order(held) if total.per_layer else held
-        for part in nest.written:
-            self.values[part.carry.after] = self.held[SUM, part.carry.op]
+        self.sums_of_layers()
+        for carry, _, late in nest.sums:
+            dtype = self._program.type_of(carry.after).dtype
+            terms = [self.held[SUM, carry.op], *(self.make.convert(self.values[term], dtype) for term in late)]
+            terms = [term for term in terms if len(terms) == 1 or splat_of(term) != 0]
+            self.values[carry.after] = reduce(partial(self.make.binary, "add"), terms)
+        for carry, _ in nest.handed:
+            self.values[carry.after] = self.held[SUM, carry.op]
         dtype = self._program.type_of(nest.counter.after).dtype
         self.values[nest.counter.after] = self.make.constant(nest.microbatches, dtype)
 
@@ -131,14 +152,14 @@ class _StagedStep(StagedLayers):
         for value, kept in nest.kept.items():
             type_ = program.type_of(value)
             self.held[KEPT, value] = self.zeros(TensorType((ticks.slots_of(kept), *type_.shape), type_.dtype))
+        self.held |= self.first_sums()
         for total in nest.sums:
-            initial = self.read(total.carry.initial)
-            self.held[SUM, total.carry.op] = self.in_stages(initial) if total.per_layer else initial
-        for part in nest.written:
-            self.held[SUM, part.carry.op] = self.read(part.carry.initial)
+            self.held[SUM, total.carry.op] = self.read(total.carry.initial)
+        for carry, _ in nest.handed:
+            self.held[SUM, carry.op] = self.read(carry.initial)
 
     def _loop_over(self, turns: TurnLoop) -> None:
-        keys = [key for key in self.held if self._place_of(key) in turns.places]
+        keys = [key for key in self.held if not self._places_of(key).isdisjoint(turns.places)]
 
         def turn(number: ir.Value, held: Sequence[ir.Value]) -> Sequence[ir.Value]:
             self.held.update(zip(keys, held, strict=True))
@@ -160,14 +181,16 @@ class _StagedStep(StagedLayers):
             left = self.counted_loop(turns.end - turns.start, [self.held[key] for key in keys], turn)
             self.held = around | dict(zip(keys, left, strict=True))
 
-    def _place_of(self, key: tuple[str, int]) -> str:
-        """The place at which something that is carried changes."""
+    def _places_of(self, key: tuple[str, int]) -> set[str]:
+        """The places at which something that is carried changes."""
         (kind, number), nest = key, self._nest
         if kind == KEPT:
-            return nest.kept[number].home
+            return {nest.kept[number].home}
         if kind == SUM:
-            return nest.home_of.get(number, RETURN)
-        return RETURN if kind == BACKWARD else ENTER
+            at = {place for place, terms in nest.added.items() if any(t.carry.op == number for t, _ in terms)}
+            at |= {place for place, left in nest.left.items() if any(h.carry.op == number for h in left)}
+            return at
+        return {RETURN} if kind in (BACKWARD, LAYERS) else {ENTER}
 
     # ---- a tick
 
@@ -193,7 +216,7 @@ class _StagedStep(StagedLayers):
         def work() -> None:
             self._hand_over(BACKWARD, self._nest.backward, tick, at.there)
             left.update(self.layers(self._nest.backward, at))
-            self.add_stacks(left, at)
+            self.add_layers(left, at)
 
         self._place(RETURN, tick, work=work)
         self._place(GONE, tick, given=self._leaving(left, 0))
@@ -224,6 +247,9 @@ class _StagedStep(StagedLayers):
                     rows, shape = self.held[KEPT, value], self._program.type_of(value).shape
                     slot = number % make.type_of(rows).shape[0]
                     self.values[value] = make.reshape(self.window(rows, 0, slot), shape)
+            for carry, _ in nest.left[place]:
+                self.values[carry.inside] = self.held[SUM, carry.op]
+            self._there = there
             self._statements(nest.made[place])
             if work is not None:
                 work()
@@ -233,24 +259,27 @@ class _StagedStep(StagedLayers):
                     starts = self.starts(len(shape) + 1, {0: number % make.type_of(rows).shape[0]})
                     row = make.reshape(self.values[value], (1, *shape))
                     self.held[KEPT, value] = make.dynamic_update_slice(rows, row, starts)
-            for total in nest.sums:
-                if nest.home_of.get(total.carry.op) == place:
-                    for term in total.terms:
-                        self.add((SUM, total.carry.op), self._if_there(self.values[term], there))
-            for part in nest.written:
-                if nest.home_of[part.carry.op] == place:
-                    self._write(part, there)
+            for total, term in nest.added[place]:
+                self.add((SUM, total.carry.op), self._if_there(self.values[term], self._zeros_of))
+            for carry, value in nest.left[place]:
+                before = self.held[SUM, carry.op]
+                is_written = int(self._program.value_op[value]) in self.instead
+                left = self.values[value]
+                self.held[SUM, carry.op] = left if is_written else self._if_there(left, lambda _, was=before: was)
 
-    def _if_there(self, term: ir.Value, there: ir.Value | None) -> ir.Value:
-        return term if there is None else self.make.select(there, term, self.zeros(self.make.type_of(term)))
+    def _zeros_of(self, value: ir.Value) -> ir.Value:
+        return self.zeros(self.make.type_of(value))
 
-    def _write(self, part: Written, there: ir.Value | None) -> None:
-        make, before = self.make, self.held[SUM, part.carry.op]
-        update, *starts = [self.values[v] for v in self._program.operands_of(part.op).tolist()[1:]]
-        if there is not None:
-            old = make.dynamic_slice(before, starts, make.type_of(update).shape)
-            update = make.select(there, update, old)
-        self.held[SUM, part.carry.op] = make.dynamic_update_slice(before, update, starts)
+    def _if_there(self, value: ir.Value, other: Callable[[ir.Value], ir.Value]) -> ir.Value:
+        """A value of the microbatch that is there; where none is, what `other` makes of it."""
+        return value if self._there is None else self.make.select(self._there, value, other(value))
+
+    def _write(self, op: int) -> None:
+        """Writes a microbatch's part of what is handed on; one that is not there, what is there already."""
+        make, program = self.make, self._program
+        array, update, *starts = [self.values[v] for v in program.operands_of(op).tolist()]
+        update = self._if_there(update, lambda new: make.dynamic_slice(array, starts, make.type_of(new).shape))
+        self.values[program.results_of(op)[0]] = make.dynamic_update_slice(array, update, starts)
 
     def _hand_over(self, kind: str, loop: LayerLoop, tick: Number, there: ir.Value) -> None:
         """Gives each stage what its neighbour has left; one takes what enters, or what has gone round.

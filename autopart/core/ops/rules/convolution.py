@@ -23,7 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from autopart.core.op import WHOLE, OpSpec, TileMapping
+from autopart.core.op import WHOLE, OpSpec, TensorType, TileMapping
+from autopart.core.ops.batching import all_batched, batch_size
 from autopart.core.ops.passages import linear_in
 from autopart.core.ops.rule import Example, LocalOp, Value, rule
 from autopart.core.ops.rules.example_text import op
@@ -233,6 +234,28 @@ def _read_minor_dims(spec: OpSpec) -> tuple[int, int]:
     return numbers["input_feature_dimension"], numbers["input_batch_dimension"]
 
 
+def _batched(local: LocalOp) -> list[Value]:
+    """The new dim becomes the major part of features, in groups of these or of the batch: as `jax.vmap` has it."""
+    attributes, numbers = local.spec.attributes, local.spec.attributes["dimension_numbers"]
+    kind = "batch" if attributes["batch_group_count"] > 1 else "feature"
+    features = numbers[f"input_{kind}_dimension"], numbers["kernel_output_feature_dimension"]
+    merged = [local.reshape(*_moved_in(local, x, dim)) for x, dim in zip(all_batched(local), features, strict=True)]
+    size, out, dim = batch_size(local), local.spec.results[0], numbers["output_feature_dimension"]
+    shape = (*out.shape[:dim], size * out.shape[dim], *out.shape[dim + 1 :])
+    groups = {f"{kind}_group_count": size * attributes[f"{kind}_group_count"]}
+    [made] = local.clone(merged, [TensorType(shape, out.dtype)], **groups)
+    apart = local.reshape(made, (*out.shape[:dim], size, *out.shape[dim:]))
+    rest = [d for d in range(len(out.shape) + 1) if d != dim]
+    return [local.transpose(apart, [dim, *rest])]
+
+
+def _moved_in(local: LocalOp, value: Value, dim: int) -> tuple[Value, tuple[int, ...]]:
+    """A value with its first dim in front of what was dim `dim` before, and the shape in which the two are one."""
+    size, *shape = local.type_of(value).shape
+    order = [*range(1, dim + 1), 0, *range(dim + 1, len(shape) + 1)]
+    return local.transpose(value, order), (*shape[:dim], size * shape[dim], *shape[dim + 1 :])
+
+
 @rule(
     "convolution",
     traits=Convolution(
@@ -245,6 +268,7 @@ def _read_minor_dims(spec: OpSpec) -> tuple[int, int]:
         passes=linear_in(0, 1),
     ),
     localize=_localize,
+    batched=_batched,
     examples=(
         _conv("4x6x6x2xf32, 3x3x2x4xf32 -> 4x4x4x4xf32", _IMAGES),
         _conv("2x4x4xf32, 6x4x1xf32 -> 2x6x4xf32", _LINES),

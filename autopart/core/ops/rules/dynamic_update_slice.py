@@ -15,7 +15,7 @@ import functools
 from collections.abc import Iterable
 
 from autopart.core.op import WHOLE, OpSpec, TensorType, TileMapping
-from autopart.core.ops.batching import is_batched, with_batch
+from autopart.core.ops.batching import batch_size, is_batched, with_batch
 from autopart.core.ops.passages import moved_by_index
 from autopart.core.ops.rule import Example, LocalOp, Value, rule
 from autopart.core.ops.rules.dynamic_slice import clamped_starts, cut_dims, moved
@@ -67,9 +67,16 @@ def _update(types: str, *feed: tuple[int, int]) -> Example:
     return op("dynamic_update_slice", types, feed=(None, None, *feed))
 
 
-def _batched(local: LocalOp) -> list[Value] | None:
-    if any(is_batched(local, k) for k in range(2, len(local.operands))):
-        return None
+def _batched(local: LocalOp) -> list[Value]:
+    """A window that begins at one place everywhere is a window; those that do not are scattered."""
+    starts = range(2, len(local.operands))
+    if any(is_batched(local, k) for k in starts):
+        (whole, window), count = (t.shape for t in local.spec.operands[:2]), batch_size(local)
+        columns, dtype = [local.reshape(with_batch(local, k), (count, 1)) for k in starts], local.operand_types[2].dtype
+        for d, column in enumerate(columns):
+            first, last = (local.constant(at, dtype, (count, 1)) for at in (0, whole[d] - window[d]))
+            columns[d] = local.binary("minimum", local.binary("maximum", column, first), last)
+        return [local.replaced_windows(with_batch(local, 0), with_batch(local, 1), local.concatenate(columns, 1))]
     first = [local.constant(0, t.dtype) for t in local.operand_types[2:3]]
     return [local.dynamic_update_slice(with_batch(local, 0), with_batch(local, 1), [*first, *local.operands[2:]])]
 

@@ -14,6 +14,7 @@ import math
 from collections.abc import Iterable
 
 from autopart.core.op import OpSpec, TileMapping
+from autopart.core.ops.batching import alike
 from autopart.core.ops.passages import linear_in
 from autopart.core.ops.rule import Example, rule
 from autopart.core.ops.rules.example_text import op
@@ -95,6 +96,7 @@ def _filled(length: int) -> int:
         passes=linear_in(0),
         flop_reason="5 n log2 n; XLA counts 8 n, times the product of the dims' logarithms",
     ),
+    batched=alike,
     examples=(
         _fft("FFT", "4x2x6xcomplex<f32> -> 4x2x6xcomplex<f32>", "6"),
         _fft("RFFT", "4x6xf32 -> 4x4xcomplex<f32>", "6"),

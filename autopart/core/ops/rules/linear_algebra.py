@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from autopart.core.op import WHOLE, OpSpec, TileMapping
+from autopart.core.ops.batching import alike
 from autopart.core.ops.passages import linear_in
 from autopart.core.ops.rule import Example, rule
 from autopart.core.ops.rules.example_text import op
@@ -21,6 +22,7 @@ _NEAR = 1e-4
     "cholesky",
     defaults={"lower": False},
     traits=Opaque(flop=lambda spec: elements(spec.operands[0]) * spec.operands[0].shape[-1] / 3),
+    batched=alike,
     examples=(op("cholesky", "4x3x3xf32 -> 4x3x3xf32", "lower = true", feed=("spd",), tolerance=_NEAR),),
 )
 def cholesky(spec: OpSpec) -> Iterable[TileMapping]:
@@ -42,6 +44,7 @@ def _solve(types: str, side: str) -> Example:
         passes=linear_in(1),
         flop_reason="n n per right-hand side; XLA counts the zero half of the matrix too",
     ),
+    batched=alike,
     examples=(
         _solve("4x3x3xf32, 4x3x2xf32 -> 4x3x2xf32", "true"),
         _solve("4x3x3xf32, 4x2x3xf32 -> 4x2x3xf32", "false"),

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from autopart.core.op import WHOLE, OpSpec, TensorType, TileMapping
+from autopart.core.ops.batching import batch_size, behind, is_batched, with_batch
 from autopart.core.ops.passages import linear_in
 from autopart.core.ops.rule import Example, LocalOp, Omission, Value, rule
 from autopart.core.ops.rules.example_text import op
@@ -201,6 +202,23 @@ def _repeats(spec: OpSpec, mapping: TileMapping) -> bool:
     return mapping.operands[0] == WHOLE and mapping.operands[1] not in _Dims(spec).columns
 
 
+def _batched(local: LocalOp) -> list[Value]:
+    """A batch dim of both sides, in which groups have sizes of their own if the sizes have it."""
+    dims, sizes, size = _Dims(local.spec), local.operands[2], batch_size(local)
+    numbers = {name: behind(of) for name, of in dims.numbers.items()}
+    batching = {name: [0, *numbers[name]] for name in ("lhs_batching_dimensions", "rhs_batching_dimensions")}
+    if is_batched(local, 2) or len(local.spec.operands[2].shape) > 1:
+        lengths = [local.spec.operands[0].shape[d] for d in dims.outer]
+        whole, own = (size, *lengths, local.spec.operands[2].shape[-1]), with_batch(local, 2)
+        is_one = len(local.spec.operands[2].shape) == 1
+        sizes = local.broadcast(own, whole, [0, len(whole) - 1] if is_one else range(len(whole)))
+    [out], grouped = local.spec.results, int(dims.grouped_result)
+    made = TensorType((*out.shape[:grouped], size, *out.shape[grouped:]), out.dtype)
+    both = [with_batch(local, 0), with_batch(local, 1), sizes]
+    [found] = local.clone(both, [made], ragged_dot_dimension_numbers=numbers | batching)
+    return [local.transpose(found, [1, 0, *range(2, len(made.shape))]) if grouped else found]
+
+
 @rule(
     "chlo.ragged_dot",
     traits=Matmul(
@@ -212,6 +230,7 @@ def _repeats(spec: OpSpec, mapping: TileMapping) -> bool:
         platforms=("tpu", "cuda", "rocm"),
     ),
     localize=_localize,
+    batched=_batched,
     examples=(
         _ragged("8x6xf32, 4x6x2xf32, 4xi32 -> 8x2xf32", "1,1", 0, "0", sizes=(1, 3)),
         _ragged("6x8xf32, 8x2xf32, 4xi32 -> 4x6x2xf32", "1,0", 1, "", sizes=(0, 3)),

@@ -21,8 +21,8 @@ class Turns:
     """The turns of a loop over rows.
 
     counter   the value inside that is 0, 1, 2, ...; -1 where none is
-    rows      the values inside that are the number of the row that a turn writes
-    row       one of them; -1 where no stack is written
+    rows      the values inside that are the number of the row that a turn writes, or reads where it writes none
+    row       one of them; -1 where there is no counter
     """
 
     counter: int
@@ -31,17 +31,20 @@ class Turns:
 
     @staticmethod
     def of(program: Program, loop: Loop) -> Turns:
-        """Those of a loop; rows are written from the first on, or from the last on if any stack's are."""
+        """Those of a loop: its rows are from the first on, if any stack's are, or from the last on."""
         counter, last = _counter(program, loop), loop.body.scope.trips - 1
         if counter < 0:
             return Turns(-1, frozenset(), -1)
         forms = _linear(program, loop, counter)
         updated = [int(program.value_op[program.operands_of(carry.op)[1]]) for carry in loop.carries]
         written = [program.operands_of(op)[2] for op in updated if program.spec(op).kind == "dynamic_update_slice"]
-        for form in ((1, 0), (-1, last)):
-            row = next((int(v) for v in written if forms.get(int(v)) == form), -1)
-            if row >= 0:
-                return Turns(counter, frozenset(v for v, known in forms.items() if known == form), row)
+        body = range(loop.body.scope.start, loop.body.scope.end)
+        read = [program.operands_of(op)[1] for op in body if program.spec(op).kind == "dynamic_slice"]
+        for indices in written, read:
+            for form in ((1, 0), (-1, last)):
+                row = next((int(v) for v in indices if forms.get(int(v)) == form), -1)
+                if row >= 0:
+                    return Turns(counter, frozenset(v for v, known in forms.items() if known == form), row)
         return Turns(counter, frozenset({counter}), counter)
 
     def writes(self, index: int) -> bool:
