@@ -40,6 +40,7 @@ _TRANSFORMED = re.compile(r"\b\w+\(|\)")
 def kept_ops(program: Program, keep: tuple[Policy, ...]) -> np.ndarray:
     """bool[ops]: a policy says that the op's results are kept. "blocks" says nothing about single ops.
 
+    Constants, and scalars made wider, are never kept: they are computed anew for each use.
     Raises `UnknownNameError` for a name that nothing has, and `ArgumentError` for that of an argument.
     """
     kept = np.zeros(program.op_count, np.bool_)
@@ -50,11 +51,15 @@ def kept_ops(program: Program, keep: tuple[Policy, ...]) -> np.ndarray:
             kept |= _by_spec(program, lambda spec: isinstance(traits_of(spec), Matmul | Convolution | Opaque))
         elif policy not in POLICIES:
             kept |= _named(program, policy)
-    return kept
+    return kept & ~_by_spec(program, lambda spec: not any(t.shape for t in spec.operands) and _is_cloned(spec))
 
 
 def _asked(policy: Callable[..., Any], spec: OpSpec) -> Any:
     return called(ArgumentError, f"ap.Recompute: {name_of(policy)}", policy, spec, _bytes(spec), _flop(spec))
+
+
+def _is_cloned(spec: OpSpec) -> bool:
+    return not spec.operands or traits_of(spec).cloned_per_use
 
 
 def _by_spec(program: Program, says: Callable[[OpSpec], bool]) -> np.ndarray:
