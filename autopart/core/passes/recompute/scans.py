@@ -231,14 +231,12 @@ class _LateBody:
 
     def write(self) -> None:
         """Copies the early ops before the first late op that reads what they leave, for each row that is read."""
-        program = self._body.owner.life.program
-        uses = [(use, made, read.row) for made, read in self._reads for use in _users(program, read.value)]
-        for use, made, row in sorted(uses):
-            step = self._life.step_of(program.use_op[use])
-            self._body.owner.rewriting.read(use, self._rebuilt(made, row, step if step >= 0 else self._end()))
-
-    def _end(self) -> int:
-        return self._body.owner.life.program.scopes[self._number].end
+        program, life = self._body.owner.life.program, self._life
+        reads = [(use, made, read.row) for made, read in self._reads for use in _users(program, read.value)]
+        steps = [life.step_of(program.use_op[use]) for use, *_ in reads]
+        at = [life.end if step < 0 else step for step in steps]  # a carry has what is its next value at the turn's end
+        for step, (use, made, row) in sorted(zip(at, reads, strict=True)):
+            self._body.owner.rewriting.read(use, self._rebuilt(made, row, step))
 
     def _rebuilt(self, value: int, row: int, before: int) -> int:
         """What stands for an early body's value of turn `row`, in this body, from op `before` on."""
