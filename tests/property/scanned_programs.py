@@ -130,8 +130,8 @@ class ScannedProgram:
     def _drawn(self, deep: int) -> tuple[Part, ...]:
         rng = self._rng
         count = int(rng.integers(1, 4))
-        kinds = [str(kind) for kind in rng.choice(PARTS if deep else ("product", "gate", "mask", "bias", "norm"), count)]
-        return tuple(self._part(kind, deep - 1) for kind in kinds)
+        kinds = PARTS if deep else tuple(kind for kind in PARTS if kind not in HOLDERS)
+        return tuple(self._part(str(kind), deep - 1) for kind in rng.choice(kinds, count))
 
     def _part(self, kind: str, deep: int) -> Part:
         rng = self._rng
@@ -181,12 +181,17 @@ class ScannedProgram:
             return lax.scan(turn, start, jnp.stack([x, 0.5 * x]))[0]
         return slope(w, x)
 
-    def inputs(self, rows: int = ROWS) -> tuple[Any, np.ndarray]:
+    @property
+    def losses(self) -> int:
+        """How often a step computes the loss."""
+        return 2 if self.kind in ("twice", "microbatches", "inside a loop") else 1
+
+    def inputs(self) -> tuple[Any, np.ndarray]:
         """(w, x): numbers for a step."""
         rng = np.random.default_rng(self.seed)
         shapes = [part.parameters() for part in self.parts]
         w = jax.tree.map(lambda s: rng.normal(size=s.shape).astype(np.float32) / 2, shapes)
-        return w, rng.normal(size=(rows, WIDE)).astype(np.float32)
+        return w, rng.normal(size=(ROWS, WIDE)).astype(np.float32)
 
 
 def _all(parts: Sequence[Part]) -> Iterator[Part]:

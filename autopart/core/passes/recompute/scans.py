@@ -100,7 +100,7 @@ class RebuiltStacks:
             return None
         if self.life.last[self.life.number[after]] <= self.cut:
             return None
-        self._pair(loop, after)
+        self._pair(after, after)
         array, row, index, *rest = program.operands_of(update).tolist()
         type_ = program.type_of(after)
         made = _without_leading_one(program, row, type_.shape[1:])
@@ -119,12 +119,26 @@ class RebuiltStacks:
             return self._left(after, "what comes later reads more of it than a row at a time")
         return Stack(after, made, tuple(known))
 
-    def _pair(self, loop: Loop, after: int) -> None:
-        program, life = self.life.program, self.life
-        for use in _users(program, after):
-            step = life.step_of(program.use_op[use])
-            if step > self.cut and program.spec(step).kind == "while":
-                self.paired |= {loop.body.number, program.inner_scopes[step][1]}
+    def _pair(self, after: int, read: int) -> None:
+        """Pairs the loop that leaves the stack `after` with the late loops that read it as `read`.
+
+        A row of the stack may itself be what a loop inside stacks up: that one is paired with what reads such rows.
+        """
+        program, carry = self.life.program, int(self.life.program.value_op[after])
+        if program.spec(carry).kind != "carry":
+            return
+        update = int(program.value_op[program.operands_of(carry)[1]])
+        if program.spec(update).kind != "dynamic_update_slice":
+            return
+        row, body = int(program.operands_of(update)[1]), program.inner_scopes[program.owners[carry]][1]
+        made = _without_leading_one(program, row, program.type_of(row).shape[1:])
+        for op in _readers(program, read):
+            scope, home = int(program.op_scope[op]), program.op_scope[program.value_op[read]]
+            while op > self.cut and scope != home:
+                self.paired |= {body, scope}
+                scope = program.scopes[scope].parent
+            if op > self.cut and made is not None and program.spec(op).kind == "dynamic_slice":
+                self._pair(int(self.life.whole.shown[made]), program.results_of(op)[0])
 
     def _left(self, value: int, why: str) -> None:
         where = self.life.program.where(int(self.life.program.value_op[value]))
@@ -352,6 +366,15 @@ def rows_of_outside(program: Program, ops: Sequence[int], rows: frozenset[int]) 
 def _users(program: Program, value: int) -> list[int]:
     pointer, uses = program.users
     return uses[pointer[value] : pointer[value + 1]].tolist()
+
+
+def _readers(program: Program, value: int) -> Iterator[int]:
+    """The ops that read a value, or a view of it."""
+    for op in program.readers_of(value):
+        if isinstance(traits_of(program.spec(op)), View) and len(program.operands_of(op)) == 1:
+            yield from _readers(program, program.results_of(op)[0])
+        else:
+            yield op
 
 
 def _without_leading_one(program: Program, row: int, shape: tuple[int, ...]) -> int | None:
