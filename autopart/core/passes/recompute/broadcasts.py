@@ -35,7 +35,7 @@ def with_broadcasts_in_loops(program: Program) -> Program:
     for use in outside[np.argsort(place[outside], kind="stable")].tolist():
         key = int(scope[use]), int(program.operands[use])
         if key not in copies:
-            operands = program.operands_of(made[use]).tolist()
+            operands = program.operands_of(int(made[use])).tolist()
             [copies[key]] = rewriting.again(int(made[use]), operands, key[0], int(place[use]))
         rewriting.read(use, copies[key])
     return rewriting.program()

@@ -421,15 +421,10 @@ def stack_ops(
     with source.module.context if source is not None else make_context():
         module = ir.Module.parse(text)
     table = SpecTable()
-    block = next(iter(module.body.operations)).regions[0].blocks[0]
-    return dict(_named(table, [op.operation for op in block.operations][:-1], source is not None)), module
-
-
-def _named(
-    table: SpecTable, ops: Sequence[ir.Operation], is_kept: bool
-) -> Iterator[tuple[str, tuple[OpSpec, ir.Operation | None]]]:
-    for name, op in zip(("zero", "empty", "start", "last", "turn", "row", "put", "take", "shown"), ops, strict=True):
-        yield name, (table.specs[table.intern(op)], op if is_kept else None)
+    names = ("zero", "empty", "start", "last", "turn", "row", "put", "take", "shown")
+    *ops, _ = next(iter(module.body.operations)).regions[0].blocks[0].operations
+    kept = [op.operation if source is not None else None for op in ops]
+    return {n: (table.specs[table.intern(op.operation)], k) for n, op, k in zip(names, ops, kept, strict=True)}, module
 
 
 def _text(type_: TensorType) -> str:
