@@ -61,11 +61,9 @@ class WholeProgram:
     @cached_property
     def saved_by_user(self) -> np.ndarray:
         """bool[values]: the value goes through a barrier of the model, as what `jax.checkpoint` saves does."""
-        saved = np.zeros(self.program.value_count, np.bool_)
-        for parts in self.program.barriers:
-            saved[
-                self.program.operands[self.program.operand_ptr[parts.start] : self.program.operand_ptr[parts.stop]]
-            ] = True
+        program, saved = self.program, np.zeros(self.program.value_count, np.bool_)
+        for parts in program.barriers:
+            saved[program.operands[program.operand_ptr[parts.start] : program.operand_ptr[parts.stop]]] = True
         return saved
 
     @cached_property

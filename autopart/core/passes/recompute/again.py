@@ -106,7 +106,8 @@ class Again:
         program, rewriting = self.life.program, self.rewriting
         ops = self._needed(program.operands[uses].tolist())
         opened = self._open(ops)
-        held = self._to_hold(ops if not opened else sorted({*ops, *self._of_blocks(opened)}), bool(opened))
+        of_blocks = self._needed(value for block in opened for value in self._read_of_block.get(block, ()))
+        held = self._to_hold(sorted({*ops, *of_blocks}), bool(opened))
         if held:
             awaited = self._late.awaited_by(at)
             now = [self._awaited.get(v, v) for v in awaited]
@@ -134,10 +135,6 @@ class Again:
         self._opened |= opened
         return opened
 
-    def _of_blocks(self, blocks: set[int]) -> list[int]:
-        """The ops to run again for all that late ops read of some blocks."""
-        return self._needed(value for block in blocks for value in self._read_of_block.get(block, ()))
-
     def _read_behind(self, after_barrier: dict[int, int], at: int, last: int) -> None:
         """Lets the late ops from step `at` to `last` read what went through a block's barrier behind it."""
         for value, after in after_barrier.items():
@@ -163,16 +160,13 @@ class Again:
         stack, found = list(values), set[int]()
         while stack:
             value = stack.pop()
-            if not self._again_at(value) or value in self._copy:
+            if value >= len(self._again) or not self._again[value] or value in self._copy:
                 continue
             op = int(program.value_op[value])
             if op not in found:
                 found.add(op)
                 stack += [self.rewriting.read_by(use) for use in self._uses(op)]
         return sorted(found)
-
-    def _again_at(self, value: int) -> bool:
-        return value < len(self._again) and bool(self._again[value])
 
     def _to_hold(self, ops: list[int], with_arguments: bool) -> list[int]:
         """What goes through a barrier, so that no copy reads only what its original reads."""

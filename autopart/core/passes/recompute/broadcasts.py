@@ -24,18 +24,20 @@ from autopart.core.program import Program
 def with_broadcasts_in_loops(program: Program) -> Program:
     """The program with a broadcast of its own in each body for what the body reads of one from outside."""
     expands = np.array([_expands(spec) for spec in program.specs], np.bool_)[program.op_spec]
-    made, reader = program.value_op[program.operands], program.use_op
-    outside = expands[made] & (program.op_scope[made] != program.op_scope[reader])
+    made, scope = program.value_op[program.operands], program.use_scope
+    in_body = np.array([s.kind == "body" for s in program.scopes], np.bool_)[scope]
+    outside = np.flatnonzero(expands[made] & in_body & (program.op_scope[made] != scope))
+    place = program.use_position.copy()
+    for parts in program.barriers:
+        place[program.operand_ptr[parts.start] : program.operand_ptr[parts.stop]] = parts.start
     rewriting = Rewriting(program)
     copies: dict[tuple[int, int], int] = {}
-    for use in np.flatnonzero(outside).tolist():
-        op, scope, value = int(reader[use]), int(program.op_scope[reader[use]]), int(program.operands[use])
-        if program.scopes[scope].kind != "body":
-            continue
-        if (scope, value) not in copies:
-            operands = program.operands_of(made[use]).tolist()
-            [copies[scope, value]] = rewriting.again(int(made[use]), operands, scope, op)
-        rewriting.read(use, copies[scope, value])
+    for use in outside[np.argsort(place[outside], kind="stable")].tolist():
+        key = int(scope[use]), int(program.operands[use])
+        if key not in copies:
+            operands = program.operands_of(int(made[use])).tolist()
+            [copies[key]] = rewriting.again(int(made[use]), operands, key[0], int(place[use]))
+        rewriting.read(use, copies[key])
     return rewriting.program()
 
 

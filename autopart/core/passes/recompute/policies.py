@@ -40,6 +40,7 @@ _TRANSFORMED = re.compile(r"\b\w+\(|\)")
 def kept_ops(program: Program, keep: tuple[Policy, ...]) -> np.ndarray:
     """bool[ops]: a policy says that the op's results are kept. "blocks" says nothing about single ops.
 
+    Constants, and scalars made wider, are never kept: they are computed anew for each use.
     Raises `UnknownNameError` for a name that nothing has, and `ArgumentError` for that of an argument.
     """
     kept = np.zeros(program.op_count, np.bool_)
@@ -50,7 +51,9 @@ def kept_ops(program: Program, keep: tuple[Policy, ...]) -> np.ndarray:
             kept |= _by_spec(program, lambda spec: isinstance(traits_of(spec), Matmul | Convolution | Opaque))
         elif policy not in POLICIES:
             kept |= _named(program, policy)
-    return kept
+    return kept & ~_by_spec(
+        program, lambda spec: traits_of(spec).cloned_per_use and not any(t.shape for t in spec.operands)
+    )
 
 
 def _asked(policy: Callable[..., Any], spec: OpSpec) -> Any:
@@ -86,14 +89,10 @@ def _named(program: Program, name: str) -> np.ndarray:
     if found.any():
         return found
     scopes = list(_scopes(program))
-    for op, scope in scopes:
-        found[op] = f"/{name}/" in f"//{scope}//"
-    if found.any():
-        return found
-    for op, scope in scopes:
-        found[op] = matches(f"//{scope}//", f"*/{name}/*")
-    if found.any():
-        return found
+    for says in (lambda scope: f"/{name}/" in scope, lambda scope: matches(scope, f"*/{name}/*")):
+        found[[op for op, scope in scopes if says(f"//{scope}//")]] = True
+        if found.any():
+            return found
     if any(matches(argument, name) for argument in program.argument_names):
         raise ArgumentError(
             f"ap.Recompute: {name!r} is an argument of the function",

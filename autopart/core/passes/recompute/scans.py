@@ -100,7 +100,7 @@ class RebuiltStacks:
             return None
         if self.life.last[self.life.number[after]] <= self.cut:
             return None
-        self._pair(loop, after)
+        self._pair(after, after)
         array, row, index, *rest = program.operands_of(update).tolist()
         type_ = program.type_of(after)
         made = _without_leading_one(program, row, type_.shape[1:])
@@ -119,12 +119,26 @@ class RebuiltStacks:
             return self._left(after, "what comes later reads more of it than a row at a time")
         return Stack(after, made, tuple(known))
 
-    def _pair(self, loop: Loop, after: int) -> None:
-        program, life = self.life.program, self.life
-        for use in _users(program, after):
-            step = life.step_of(program.use_op[use])
-            if step > self.cut and program.spec(step).kind == "while":
-                self.paired |= {loop.body.number, program.inner_scopes[step][1]}
+    def _pair(self, after: int, read: int) -> None:
+        """Pairs the loop that leaves the stack `after` with the late loops that read it as `read`.
+
+        A row of the stack may itself be what a loop inside stacks up: that one is paired with what reads such rows.
+        """
+        program, carry = self.life.program, int(self.life.program.value_op[after])
+        if program.spec(carry).kind != "carry":
+            return
+        update = int(program.value_op[program.operands_of(carry)[1]])
+        if program.spec(update).kind != "dynamic_update_slice":
+            return
+        row, body = int(program.operands_of(update)[1]), program.inner_scopes[program.owners[carry]][1]
+        made = _without_leading_one(program, row, program.type_of(row).shape[1:])
+        for op in _readers(program, read):
+            scope, home = int(program.op_scope[op]), program.op_scope[program.value_op[read]]
+            while op > self.cut and scope != home:
+                self.paired |= {body, scope}
+                scope = program.scopes[scope].parent
+            if op > self.cut and made is not None and program.spec(op).kind == "dynamic_slice":
+                self._pair(int(self.life.whole.shown[made]), program.results_of(op)[0])
 
     def _left(self, value: int, why: str) -> None:
         where = self.life.program.where(int(self.life.program.value_op[value]))
@@ -231,14 +245,12 @@ class _LateBody:
 
     def write(self) -> None:
         """Copies the early ops before the first late op that reads what they leave, for each row that is read."""
-        program = self._body.owner.life.program
-        uses = [(use, made, read.row) for made, read in self._reads for use in _users(program, read.value)]
-        for use, made, row in sorted(uses):
-            step = self._life.step_of(program.use_op[use])
-            self._body.owner.rewriting.read(use, self._rebuilt(made, row, step if step >= 0 else self._end()))
-
-    def _end(self) -> int:
-        return self._body.owner.life.program.scopes[self._number].end
+        program, life = self._body.owner.life.program, self._life
+        reads = [(use, made, read.row) for made, read in self._reads for use in _users(program, read.value)]
+        steps = [life.step_of(program.use_op[use]) for use, *_ in reads]
+        at = [life.end if step < 0 else step for step in steps]  # a carry has what is its next value at the turn's end
+        for step, (use, made, row) in sorted(zip(at, reads, strict=True)):
+            self._body.owner.rewriting.read(use, self._rebuilt(made, row, step))
 
     def _rebuilt(self, value: int, row: int, before: int) -> int:
         """What stands for an early body's value of turn `row`, in this body, from op `before` on."""
@@ -356,6 +368,15 @@ def _users(program: Program, value: int) -> list[int]:
     return uses[pointer[value] : pointer[value + 1]].tolist()
 
 
+def _readers(program: Program, value: int) -> Iterator[int]:
+    """The ops that read a value, or a view of it."""
+    for op in program.readers_of(value):
+        if isinstance(traits_of(program.spec(op)), View) and len(program.operands_of(op)) == 1:
+            yield from _readers(program, program.results_of(op)[0])
+        else:
+            yield op
+
+
 def _without_leading_one(program: Program, row: int, shape: tuple[int, ...]) -> int | None:
     """The value that an op only gives a leading dim of one."""
     op = int(program.value_op[row])
@@ -400,15 +421,10 @@ def stack_ops(
     with source.module.context if source is not None else make_context():
         module = ir.Module.parse(text)
     table = SpecTable()
-    block = next(iter(module.body.operations)).regions[0].blocks[0]
-    return dict(_named(table, [op.operation for op in block.operations][:-1], source is not None)), module
-
-
-def _named(
-    table: SpecTable, ops: Sequence[ir.Operation], is_kept: bool
-) -> Iterator[tuple[str, tuple[OpSpec, ir.Operation | None]]]:
-    for name, op in zip(("zero", "empty", "start", "last", "turn", "row", "put", "take", "shown"), ops, strict=True):
-        yield name, (table.specs[table.intern(op)], op if is_kept else None)
+    names = ("zero", "empty", "start", "last", "turn", "row", "put", "take", "shown")
+    *ops, _ = next(iter(module.body.operations)).regions[0].blocks[0].operations
+    kept = [op.operation if source is not None else None for op in ops]
+    return {n: (table.specs[table.intern(op.operation)], k) for n, op, k in zip(names, ops, kept, strict=True)}, module
 
 
 def _text(type_: TensorType) -> str:
