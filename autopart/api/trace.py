@@ -47,7 +47,9 @@ from autopart.core.jax_dispatch import static_arguments
 from autopart.core.jax_private import cudnn_assumed
 from autopart.core.mesh import Mesh
 from autopart.core.passes import (
+    APART,
     IMPORT_PASSES,
+    Borders,
     DefaultGenerators,
     Pass,
     PassReport,
@@ -92,6 +94,7 @@ class Traced:
     kept_state          the top-level arguments that are not donated although their next value comes back: by name the
                         positions of their leaves among the program's arguments
     on_host             the outputs that the function puts into the host's memory
+    windows_whole       reads it with windows over borders left whole, where some were taken apart
     """
 
     program: Program
@@ -105,6 +108,7 @@ class Traced:
     passes: tuple[PassReport, ...] = field(default=(), repr=False, compare=False)
     kept_state: Mapping[str, range] = field(default_factory=dict[str, range], repr=False, compare=False)
     on_host: frozenset[int] = frozenset()
+    windows_whole: Callable[[], Traced] | None = field(default=None, repr=False, compare=False)
     _read_with: dict[Pass, Traced] = field(
         default_factory=dict["Pass", "Traced"], init=False, repr=False, compare=False
     )
@@ -130,7 +134,20 @@ class Traced:
         if not passes:
             return self
         program, reports = run_passes(self.program, passes)
-        return replace(self, program=program, passes=(*self.passes, *reports))
+        whole = self.windows_whole
+        return replace(
+            self,
+            program=program,
+            passes=(*self.passes, *reports),
+            windows_whole=None if whole is None else lambda: whole().after(passes),
+        )
+
+    def imported(self) -> Traced:
+        """The same with a program that has gone through the import's own passes."""
+        made = self.after_optional(IMPORT_PASSES)
+        apart = any(APART in spec.attributes for spec in made.program.specs)
+        whole = [replace(one, windows=False) if isinstance(one, Borders) else one for one in IMPORT_PASSES]
+        return replace(made, windows_whole=lambda: self.after_optional(whole)) if apart else made
 
     def after_optional(self, passes: Sequence[Pass]) -> Traced:
         """The same with a program that has gone through those of `passes` that do not fail."""
@@ -183,16 +200,14 @@ def load(
     if not trusted and needs_child(data):
         check_in_child(data, str(path), limits)
     module = jax_internals.parse_module(data, str(path))
-    program, reports = run_optional_passes(
-        read_module(module, argument_names=argument_names, ties=ties, limits=limits, lift=True), IMPORT_PASSES
-    )
+    program = read_module(module, argument_names=argument_names, ties=ties, limits=limits, lift=True)
     if any(str(s.attributes.get("call_target_name", "")).startswith("lapack_") for s in program.specs):
         jax_internals.register_lapack()
     avals = tuple(_aval(program, v) for v in program.arguments)
     outs = tuple(_aval(program, v) for v in program.outputs)
     in_tree = jax.tree.structure((avals[len(program.source.closed_over) :], {}))
-    traced = Traced(program, in_tree, jax.tree.structure(outs), avals, outs, passes=reports)
-    return LoadedProgram(traced, str(path))
+    traced = Traced(program, in_tree, jax.tree.structure(outs), avals, outs)
+    return LoadedProgram(traced.imported(), str(path))
 
 
 def _exported(data: bytes, path: str) -> bytes:
@@ -398,7 +413,7 @@ def _lowered(
     )  # fmt: skip
     asked = [*early, *map(pass_of, options.passes)]
     read = read.after_optional((DefaultGenerators(platform),)).after([one for one in asked if one.before_import])
-    return read.after_optional(IMPORT_PASSES).after([one for one in asked if not one.before_import])
+    return read.imported().after([one for one in asked if not one.before_import])
 
 
 @contextlib.contextmanager

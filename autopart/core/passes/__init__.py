@@ -25,6 +25,7 @@ from autopart.core.passes.refilled_slices import RefilledSlices
 from autopart.core.passes.run_passes import PassReport, PassWarning, run_optional_passes, run_passes
 from autopart.core.passes.scanned_rows import ScannedRows
 from autopart.core.passes.sliced_products import SlicedProducts
+from autopart.core.passes.spaces import APART
 from autopart.core.passes.split_argmax import SplitArgmax
 from autopart.core.passes.split_cumulative import SplitCumulative
 from autopart.core.passes.split_top_k import SplitTopK
@@ -59,6 +60,7 @@ IMPORT_PASSES: tuple[Pass, ...] = (
 """What every imported program goes through, before the passes that a user asks for; each is optional."""
 
 __all__ = [
+    "APART",
     "IMPORT_PASSES",
     "PASSES",
     "PASSES_KIND",

@@ -30,7 +30,10 @@ from autopart.core.passes.spaces import EVENER
 @register_pass("borders")
 @dataclass(frozen=True)
 class Borders(PatternPass):
-    """Slices of what was joined or padded become slices of its parts; windows over it compute the border by itself."""
+    """Slices of what was joined or padded become slices of its parts; windows over it compute the border by itself,
+    unless `windows` are left whole."""
+
+    windows: bool = True
 
     roots = (
         "slice", "reverse", "reshape", "pad", "concatenate", "reduce", "broadcast_in_dim", "gather", "convolution",
@@ -39,8 +42,8 @@ class Borders(PatternPass):
 
     def rewrite(self, at: PatternRewriter, op: int) -> int | None:
         """See `PatternPass.rewrite`."""
-        at.shares = True
-        return _BY_KIND[at.spec(op).kind](at, op)
+        at.shares, by_kind = True, _BY_KIND[at.spec(op).kind]
+        return by_kind(at, op) if self.windows or by_kind not in (windowed, pooled) else None
 
 
 def _slice(at: PatternRewriter, op: int) -> int | None:

@@ -15,6 +15,9 @@ from autopart.core.passes.pattern_rewriter import PatternRewriter
 EVENER = 4
 """How many times as many devices must be able to share a part as what it was joined to."""
 
+APART = "taken_apart"
+"""Marks what stands for a part of windows over a border."""
+
 
 class Space(NamedTuple):
     """One of them: a dim of operand 0 and of the result, the window, and its place in the op's padding."""
@@ -53,7 +56,9 @@ def over(
     spec, spaces = at.spec(op), spaces_of(at.spec(op))
     padding = [pads.get(s.place, (s.window.low, s.window.high)) for s in spaces]
     shape = tuple(made.get(d, n) for d, n in enumerate(spec.results[0].shape))
-    return at.again(op, operands, [TensorType(shape, spec.results[0].dtype)], padding=tuple(padding))[0]
+    [value] = at.again(op, operands, [TensorType(shape, spec.results[0].dtype)], padding=tuple(padding))
+    at.rewriting.mark(value, APART)
+    return value
 
 
 def places_read(window: Window, begin: int, end: int) -> tuple[int, int]:
