@@ -140,6 +140,20 @@ class MlirValues:
         made = TensorType(tuple(sizes), self.type_of(a).dtype)
         return self._create("dynamic_slice", [a, *starts], made, slice_sizes=i64s(sizes))
 
+    def take(self, a: Any, indices: Any, dim: int) -> Any:
+        """The elements of a dim at `indices`, of one dim themselves."""
+        type_, [count] = self.type_of(a), self.type_of(indices).shape
+        rest = [d for d in range(len(type_.shape)) if d != dim]
+        shape, sizes = ([n if d == dim else m for d, m in enumerate(type_.shape)] for n in (count, 1))
+        return self._create(
+            "gather",
+            [a, indices],
+            TensorType(tuple(shape), type_.dtype),
+            dimension_numbers=stablehlo.GatherDimensionNumbers.get(rest, [dim], [], [], [dim], 1),
+            slice_sizes=i64s(sizes),
+            indices_are_sorted=ir.BoolAttr.get(False),
+        )
+
     def windows(self, a: Any, starts: Any, sizes: Sequence[int]) -> Any:
         """A window of `a[i]` for each index i of its first dim, at row i of `starts`, clamped to where it fits."""
         type_ = self.type_of(a)

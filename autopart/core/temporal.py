@@ -159,6 +159,8 @@ def read(
     if stretch is None:
         return tile(array, dim, place, ways)
     at, cut = outside
+    if stretch.order:
+        return tile(array if cut > 1 else array.take(stretch.order, dim), dim, place, ways)
     first = stretch.first(cut * ways, at * ways + place) - (stretch.first(cut, at) if cut > 1 else 0)
     if stretch.times > 1:
         parts = np.split(array, stretch.times, dim)
