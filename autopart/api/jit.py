@@ -38,7 +38,7 @@ from autopart.api.schedule_named import Schedule, schedule_of
 from autopart.api.tactic import Tactic
 from autopart.api.trace import LoadedProgram, Options, Traced, trace
 from autopart.api.tried_programs import Setting
-from autopart.api.tried_windows import scheduled_with_windows
+from autopart.api.whole_or_apart import scheduled_whole_or_apart
 from autopart.base.arguments import (
     ANYTHING,
     FLAG,
@@ -242,7 +242,7 @@ class PartitionedFunction(Method):
     def lower(self, /, *args: Any, **kwargs: Any) -> Lowered:
         """The partitioned program for arguments (arrays or `jax.ShapeDtypeStruct`) of these shapes, without devices."""
         setting = Setting(self.mesh, self.schedule, self._options, self._cost_model, self._strict, self.given)
-        traced, scheduled = scheduled_with_windows(self.traced(args, kwargs), setting)
+        traced, scheduled = scheduled_whole_or_apart(self.traced(args, kwargs), setting)
         remake = Remake(self._scheduled_again, self.schedule, *self._shapes(args, kwargs))
         return self._lowered(traced, scheduled, remake)
 
@@ -330,7 +330,7 @@ class PartitionedFunction(Method):
         try:
             plan = self._first.plan
             setting = Setting(self.mesh, tuple(plan), self._options, self._cost_model, self._strict, _nothing_given)
-            traced, scheduled = scheduled_with_windows(self.traced(args, kwargs), setting)
+            traced, scheduled = scheduled_whole_or_apart(self.traced(args, kwargs), setting)
         except PlanError:
             return None
         return self._lowered(traced, scheduled)

@@ -49,7 +49,6 @@ from autopart.core.mesh import Mesh
 from autopart.core.passes import (
     APART,
     IMPORT_PASSES,
-    Borders,
     DefaultGenerators,
     Pass,
     PassReport,
@@ -94,7 +93,7 @@ class Traced:
     kept_state          the top-level arguments that are not donated although their next value comes back: by name the
                         positions of their leaves among the program's arguments
     on_host             the outputs that the function puts into the host's memory
-    windows_whole       reads it with windows over borders left whole, where some were taken apart
+    whole               reads it with ops left whole that passes took apart for tiles; None where they took none
     """
 
     program: Program
@@ -108,7 +107,7 @@ class Traced:
     passes: tuple[PassReport, ...] = field(default=(), repr=False, compare=False)
     kept_state: Mapping[str, range] = field(default_factory=dict[str, range], repr=False, compare=False)
     on_host: frozenset[int] = frozenset()
-    windows_whole: Callable[[], Traced] | None = field(default=None, repr=False, compare=False)
+    whole: Callable[[], Traced] | None = field(default=None, repr=False, compare=False)
     _read_with: dict[Pass, Traced] = field(
         default_factory=dict["Pass", "Traced"], init=False, repr=False, compare=False
     )
@@ -134,20 +133,20 @@ class Traced:
         if not passes:
             return self
         program, reports = run_passes(self.program, passes)
-        whole = self.windows_whole
+        whole = self.whole
         return replace(
             self,
             program=program,
             passes=(*self.passes, *reports),
-            windows_whole=None if whole is None else lambda: whole().after(passes),
+            whole=None if whole is None else lambda: whole().after(passes),
         )
 
     def imported(self) -> Traced:
         """The same with a program that has gone through the import's own passes."""
         made = self.after_optional(IMPORT_PASSES)
         apart = any(APART in spec.attributes for spec in made.program.specs)
-        whole = [replace(one, windows=False) if isinstance(one, Borders) else one for one in IMPORT_PASSES]
-        return replace(made, windows_whole=lambda: self.after_optional(whole)) if apart else made
+        whole = [found for one in IMPORT_PASSES if (found := one.whole()) is not None]
+        return replace(made, whole=lambda: self.after_optional(whole)) if apart else made
 
     def after_optional(self, passes: Sequence[Pass]) -> Traced:
         """The same with a program that has gone through those of `passes` that do not fail."""

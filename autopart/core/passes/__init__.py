@@ -18,23 +18,24 @@ from autopart.core.passes.known_windows import KnownWindows
 from autopart.core.passes.layer_order import LayerOrder
 from autopart.core.passes.own_outputs import OwnOutputs
 from autopart.core.passes.patch_rows import PatchRows
-from autopart.core.passes.program_pass import PASSES, PASSES_KIND, Pass, pass_of, register_pass
+from autopart.core.passes.program_pass import APART, PASSES, PASSES_KIND, Pass, pass_of, register_pass
 from autopart.core.passes.program_verifier import InvalidProgramError, verify_program
 from autopart.core.passes.recompute import POLICIES, Policy, Recomputation
 from autopart.core.passes.refilled_slices import RefilledSlices
 from autopart.core.passes.run_passes import PassReport, PassWarning, run_optional_passes, run_passes
 from autopart.core.passes.scanned_rows import ScannedRows
 from autopart.core.passes.sliced_products import SlicedProducts
-from autopart.core.passes.spaces import APART
 from autopart.core.passes.split_argmax import SplitArgmax
 from autopart.core.passes.split_cumulative import SplitCumulative
 from autopart.core.passes.split_top_k import SplitTopK
+from autopart.core.passes.split_transforms import SplitTransforms
 from autopart.core.passes.updated_stacks import UpdatedStacks
 
 IMPORT_PASSES: tuple[Pass, ...] = (
     SplitArgmax(),
     SplitTopK(),
     SplitCumulative(),
+    SplitTransforms(),
     EmptyArrays(),
     KnownIndices(),
     KnownWindows(),
@@ -95,6 +96,7 @@ __all__ = [
     "SplitArgmax",
     "SplitCumulative",
     "SplitTopK",
+    "SplitTransforms",
     "UpdatedStacks",
     "pass_of",
     "register_pass",

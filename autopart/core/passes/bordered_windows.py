@@ -27,7 +27,8 @@ from autopart.core.passes.cuts import MOST_JOINED, MOST_ROWS, Core, Cut, core_of
 from autopart.core.passes.even_slices import ways
 from autopart.core.passes.pads import sides_of
 from autopart.core.passes.pattern_rewriter import PatternRewriter, dense
-from autopart.core.passes.spaces import APART, EVENER, Space, evens_out, over, places_read, spaces_of
+from autopart.core.passes.program_pass import APART
+from autopart.core.passes.spaces import EVENER, Space, evens_out, over, places_read, spaces_of
 
 
 def windowed(at: PatternRewriter, op: int) -> int | None:

@@ -14,7 +14,7 @@ border go to a neighbour, and nothing else moves. Stencils are written so, and t
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from autopart.core.op import TensorType
 from autopart.core.passes.bordered_windows import pooled, windowed
@@ -23,7 +23,7 @@ from autopart.core.passes.even_slices import ways
 from autopart.core.passes.known_windows import starts_of, window_of
 from autopart.core.passes.pads import sides_of
 from autopart.core.passes.pattern_rewriter import PatternPass, PatternRewriter
-from autopart.core.passes.program_pass import register_pass
+from autopart.core.passes.program_pass import Pass, register_pass
 from autopart.core.passes.spaces import EVENER
 
 
@@ -39,6 +39,10 @@ class Borders(PatternPass):
         "slice", "reverse", "reshape", "pad", "concatenate", "reduce", "broadcast_in_dim", "gather", "convolution",
         "reduce_window", "select_and_scatter",
     )  # fmt: skip
+
+    def whole(self) -> Pass:
+        """See `Pass.whole`: windows are left whole."""
+        return replace(self, windows=False)
 
     def rewrite(self, at: PatternRewriter, op: int) -> int | None:
         """See `PatternPass.rewrite`."""

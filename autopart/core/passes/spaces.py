@@ -11,12 +11,10 @@ from autopart.core.ops.rules.reduce_window import windows
 from autopart.core.ops.rules.windows import Window
 from autopart.core.passes.even_slices import ways
 from autopart.core.passes.pattern_rewriter import PatternRewriter
+from autopart.core.passes.program_pass import APART
 
 EVENER = 4
 """How many times as many devices must be able to share a part as what it was joined to."""
-
-APART = "taken_apart"
-"""Marks what stands for a part of windows over a border."""
 
 
 class Space(NamedTuple):

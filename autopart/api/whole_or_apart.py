@@ -1,12 +1,13 @@
-"""Windows over borders: taken apart or left whole, whichever is faster once tiles are known.
+"""Ops that a pass takes apart for tiles, or whole, whichever is faster once tiles are known.
 
     jnp.pad(x, mode="reflect"), a convolution      space in tiles     images in tiles
     the border by itself                           1.1 ms             4.2 ms
     all of it in one convolution                   5.9 ms             3.3 ms
 
 Taken apart, windows move over tiles with a halo, and a few rows are computed by convolutions of their own
-(`core/passes/bordered_windows.py`). Where no dim of space is in tiles, one convolution over all of it takes less. So
-the schedule runs on both programs, each with its share of a search's budget, and the faster one is taken; without a
+(`core/passes/bordered_windows.py`); a Fourier transform of several dims is one of each, and a tile of one is exchanged
+for another (`core/passes/split_transforms.py`). Where none of these dims is in tiles, one op takes less. So the
+schedule runs on both programs, each with its share of a search's budget, and the faster one is taken; without a
 price, the one that moves fewer bytes.
 """
 
@@ -27,13 +28,13 @@ PROGRAMS = 2
 """That are tried."""
 
 
-def scheduled_with_windows(traced: Traced, setting: Setting) -> tuple[Traced, Scheduled]:
-    """The program that is best partitioned by the schedule, and how: windows over borders are taken apart or not."""
-    if traced.windows_whole is None:
+def scheduled_whole_or_apart(traced: Traced, setting: Setting) -> tuple[Traced, Scheduled]:
+    """The program that is best partitioned by the schedule, and how, with ops whole or taken apart."""
+    if traced.whole is None:
         return scheduled_best(traced, setting)
     setting = dataclasses.replace(setting, schedule=tuple(map(_with_share, setting.schedule)))
     found, errors = list[tuple[Traced, Scheduled]](), list[PartitionError]()
-    for one in (traced, traced.windows_whole()):
+    for one in (traced, traced.whole()):
         try:
             with warnings.catch_warnings():
                 if found:
