@@ -56,10 +56,6 @@ class MlirValues:
         """0, 1, 2, ... along `dim`."""
         return self._create("iota", [], type_, iota_dimension=i64(dim))
 
-    def unary(self, kind: str, a: Any) -> Any:
-        """An elementwise op of one operand."""
-        return self._create(kind, [a], self.type_of(a))
-
     def binary(self, kind: str, a: Any, b: Any) -> Any:
         """An elementwise op of two operands of equal type."""
         return self._create(kind, [a, b], self.type_of(a))
