@@ -37,6 +37,8 @@ class Stretch:
     dilation  places from one element to the next
     times     how many stretches are read, one behind the other
     apart     elements from the begin of one to that of the next
+    wraps     what lies before the first element is the last, and what lies behind the last is the first; of windows of
+              one element, one behind the other
     order     the element that each row reads, where that is none of the above
     """
 
@@ -47,6 +49,7 @@ class Stretch:
     dilation: int = 1
     times: int = 1
     apart: int = 0
+    wraps: bool = False
     order: tuple[int, ...] = ()
 
     def first(self, ways: int, position: int) -> int:

@@ -53,7 +53,7 @@ def _ends(stretches: tuple[tuple[int, Stretch], ...]) -> np.ndarray:
     for dim, stretch in stretches:
         begin, end = -stretch.low, stretch.reach - stretch.low
         side = 2
-        is_window = stretch.stride == stretch.dilation == stretch.times == 1 and not stretch.order
+        is_window = stretch.stride == stretch.dilation == stretch.times == 1 and not (stretch.order or stretch.wraps)
         if is_window and stretch.rows > 4 * MOST_APART:
             far = [max(abs(begin - by), abs(end - by)) <= MOST_APART for by in (0, stretch.rows, -stretch.rows)]
             side = [0, 1, -1][far.index(True)] if True in far else 2

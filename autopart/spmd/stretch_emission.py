@@ -79,7 +79,11 @@ class StretchEmission:
             return self._of_each_step(value)
         size = self._step.read[self._step.dim]
         low, high = max(0, -min(self._starts)), max(0, max(self._starts) + self._length - size)
-        parts = [self._zeros(value, low), value, self._zeros(value, high)]
+        if self._step.stretch.wraps:
+            ends = [self._static_slice(value, a, b) if b > a else value for a, b in ((size - low, size), (0, high))]
+        else:
+            ends = [self._zeros(value, low), self._zeros(value, high)]
+        parts = [ends[0], value, ends[1]]
         padded = self._side_by_side([part for part, n in zip(parts, (low, 1, high), strict=True) if n])
         return self._dynamic_slice(padded, self._looked_up([s + low for s in self._starts]), self._length)
 
@@ -117,15 +121,19 @@ class StretchEmission:
         for apart in range(distance // size, -(-end // size)):
             begin, stop = max(distance - apart * size, 0), min(end - apart * size, size)
             pairs = [(p + apart, p) for p in range(ways) if 0 <= p + apart < ways]
+            if self._step.stretch.wraps:
+                pairs = [((p + apart) % ways, p) for p in range(ways)]
             if not pairs:
                 parts.append(self._zeros(tile, stop - begin))
                 continue
             piece = self._static_slice(tile, begin, stop)
-            parts.append(self._permute(piece, self._devices(pairs)) if apart else piece)
+            parts.append(self._permute(piece, self._devices(pairs)) if apart % ways else piece)
         return self._side_by_side(parts)
 
     def _swaps(self) -> bool:
-        """True if two devices send each other their ends in one round."""
+        """True if two devices send each other their ends in one round, and have nothing on the other side."""
+        if self._step.stretch.wraps:
+            return False
         moves = [one for one in self._step.rounds if one.moves]
         return self._step.ways == 2 and len(moves) == 1 and len(moves[0].pairs) == 2
 

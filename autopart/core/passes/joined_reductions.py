@@ -85,7 +85,7 @@ def _joined(at: PatternRewriter, op: int) -> _Joined | None:
     """What a reduction reads: a concatenation or, where it adds, a sum of pads that are apart; None for all else."""
     value = at.operands(op)[0]
     made = at.made_by(value, "concatenate")
-    if made is not None and len(made.operands) <= MOST_PARTS:
+    if made is not None and 1 < len(made.operands) <= MOST_PARTS:
         return _Joined(made.attributes["dimension"], at.operands(at.maker(value)))
     return _padded_apart(at, value) if at.spec(op).region == "add" else None
 

@@ -50,10 +50,10 @@ class SplitTransforms(PatternPass):
                 "stablehlo.fft",
                 [value],
                 [made],
+                marks=((APART, True),),
                 fft_type=ir.Attribute.parse(f"#stablehlo<fft_type {own}>"),
                 fft_length=ir.DenseI64ArrayAttr.get([lengths[dim - rank]]),
             )
-            at.rewriting.mark(value, APART)
         return _turned(at, value, order, list(range(rank)))[0]
 
 
