@@ -25,6 +25,7 @@ FREE: dict[str, Callable[[jax.Array], jax.Array]] = {
     "nearest, a third": lambda x: jax.image.resize(x, (3 * x.shape[0], x.shape[1]), "nearest"),
     "every second": lambda x: x[np.arange(0, x.shape[0], 2)],
     "neighbours exchanged": lambda x: x[np.arange(x.shape[0]) ^ 1],
+    "along rows": lambda x: jnp.take_along_axis(x, jnp.broadcast_to((jnp.arange(x.shape[0]) ^ 1)[:, None], x.shape), 0),
     "windows": lambda x: x[jnp.arange(x.shape[0] // 8)[:, None] * 8 + jnp.arange(8)].sum(1),
 }
 MOVED: dict[str, Callable[[jax.Array], jax.Array]] = {

@@ -25,7 +25,7 @@ import numpy as np
 from autopart.core.op import OpSpec
 from autopart.core.ops.rules.gather import ORDER
 from autopart.core.ops.rules.index_vectors import IndexArray, index_array
-from autopart.core.passes.known_numbers import numbers
+from autopart.core.passes.known_numbers import columns, numbers
 from autopart.core.passes.pattern_rewriter import PatternPass, PatternRewriter
 from autopart.core.passes.program_pass import register_pass
 
@@ -64,26 +64,27 @@ class KnownIndices(PatternPass):
         if spec.kind == "select":
             return _guarded(at, *operands)
         array = index_array(spec)
-        if (
-            array is None
-            or ORDER in spec.attributes
-            or len(array.indexed) != 1
-            or array.single != array.indexed
-            or not _takes_rows(spec, array)
-        ):
+        if array is None or ORDER in spec.attributes or len(array.indexed) != 1 or array.single != array.indexed:
+            return None
+        along = _is_along(spec, array)
+        if not along and not _takes_rows(spec, array):
             return None
         [dim], size = array.indexed, spec.operands[0].shape[array.indexed[0]]
-        known = numbers(at, operands[array.operand])
-        if known is None or not known.size:
+        known = (columns if along else numbers)(at, operands[array.operand])
+        if known is None or not known.size or (along and known.size != known.shape[dim]):
             return None
         batch = tuple(n for d, n in enumerate(known.shape) if d != array.vector_dim)
         rows = known.reshape(-1).astype(np.int64)
         if spec.kind == "gather":
             made = _Rows(at, dim).read(operands[0], np.clip(rows, 0, size - 1))
-            return None if made is None else _placed(at, made, dim, batch, spec.attributes["dimension_numbers"])
+            return (
+                made if made is None or along else _placed(at, made, dim, batch, spec.attributes["dimension_numbers"])
+            )
         if rows.min() < 0 or rows.max() >= size or SMALL_PART * len(rows) < size:
             return None
-        update = _taken_back(at, operands[-1], dim, batch, spec.attributes["scatter_dimension_numbers"])
+        update = operands[-1]
+        if not along:
+            update = _taken_back(at, update, dim, batch, spec.attributes["scatter_dimension_numbers"])
         made = _Rows(at, dim).added(update, rows, size)
         return None if made is None else at.binary("add", operands[0], made)
 
@@ -92,8 +93,18 @@ def _guarded(at: PatternRewriter, mask: int, on_true: int, on_false: int) -> int
     """The one that a mask chooses everywhere."""
     while at.spec(at.maker(mask)).kind == "broadcast_in_dim":
         [mask] = at.operands(at.maker(mask))
-    known = numbers(at, mask) if at.splat(on_false) is not None else None
+    known = columns(at, mask) if at.splat(on_false) is not None else None
     return on_true if known is not None and known.all() else None
+
+
+def _is_along(spec: OpSpec, array: IndexArray) -> bool:
+    """True if each index takes one element along the one dim that is not batched, as `take_along_axis` does."""
+    rank, dims = len(spec.operands[0].shape), {*array.batching, *array.indexed}
+    if spec.region not in ("", "add") or "complex" in spec.operands[0].dtype or array.vector_dim != rank:
+        return False
+    prefix = "operand" if spec.kind == "gather" else "input"
+    names = spec.attributes["dimension_numbers" if spec.kind == "gather" else "scatter_dimension_numbers"]
+    return len(dims) == rank and tuple(names[f"{prefix}_batching_dims"]) == array.batching
 
 
 def _takes_rows(spec: OpSpec, array: IndexArray) -> bool:

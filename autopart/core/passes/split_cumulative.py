@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from autopart.core.mlir_values import i64s
 from autopart.core.op import OpSpec
@@ -109,5 +109,5 @@ def _running(at: PatternRewriter, array: int, start: int, kind: str, dim: int, p
     type_ = at.type_of(array)
     window = i64s([size if d == dim else 1 for d, size in enumerate(type_.shape)])
     ends = dense([padding if d == dim else (0, 0) for d in range(len(type_.shape))])
-    sides = {"window_dimensions": window, "padding": ends}
+    sides: dict[str, Any] = {"window_dimensions": window, "padding": ends}
     return at.create("stablehlo.reduce_window", [array, start], [type_], by=kind, **sides)[0]
