@@ -36,6 +36,7 @@ MOVED: dict[str, Callable[[jax.Array], jax.Array]] = {
     "back from pairs": lambda x: pairs(x, np.argsort(ORDER)),
     "any order": lambda x: x[np.random.default_rng(0).permutation(x.shape[0])],
     "one row again and again": lambda x: x[np.zeros(8, np.int32)],
+    "one row along rows": lambda x: jnp.take_along_axis(x, jnp.full(x.shape, 3), 0),
     "past the end": lambda x: jnp.take(x, np.arange(4) + x.shape[0] - 2, axis=0, mode="clip"),
     "past the end, filled": lambda x: jnp.take(x, np.arange(4) + x.shape[0] - 2, axis=0, mode="fill", fill_value=7.0),
 }

@@ -74,6 +74,7 @@ class KnownIndices(PatternPass):
         if known is None or not known.size or (along and known.size != known.shape[dim]):
             return None
         batch = tuple(n for d, n in enumerate(known.shape) if d != array.vector_dim)
+        known = np.broadcast_to(known.reshape(-1), spec.operands[array.operand].shape[dim]) if along else known
         rows = known.reshape(-1).astype(np.int64)
         if spec.kind == "gather":
             made = _Rows(at, dim).read(operands[0], np.clip(rows, 0, size - 1))
@@ -104,7 +105,7 @@ def _is_along(spec: OpSpec, array: IndexArray) -> bool:
         return False
     prefix = "operand" if spec.kind == "gather" else "input"
     names = spec.attributes["dimension_numbers" if spec.kind == "gather" else "scatter_dimension_numbers"]
-    return len(dims) == rank and tuple(names[f"{prefix}_batching_dims"]) == array.batching
+    return bool(array.batching) and len(dims) == rank and tuple(names[f"{prefix}_batching_dims"]) == array.batching
 
 
 def _takes_rows(spec: OpSpec, array: IndexArray) -> bool:
