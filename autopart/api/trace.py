@@ -239,8 +239,7 @@ def trace(
                 else f"{fun.path} was called with arguments of other shapes or types",
                 why=f"it takes {', '.join(wanted[:6])}{', ...' if len(wanted) > 6 else ''}",
             )
-        program = replace(fun.traced.program, keep_unused=options.keep_unused)
-        return replace(fun.traced, program=program).after(options.passes)
+        return _keeping(fun.traced, options.keep_unused).after(options.passes)
     watched = jitted(fun, options)
     args, kwargs = _without_shardings(watched, args, kwargs)
     around = jax.sharding.get_abstract_mesh()
@@ -253,6 +252,12 @@ def trace(
         made = _lowered(fun, options, traced or _traced(watched, mesh, platform, args, kwargs), platform)
     warn_of_closures(watched.__name__, made.program, len(made.closed_over))
     return made
+
+
+def _keeping(traced: Traced, unused: bool) -> Traced:
+    """The same, with or without the arguments that it does not use."""
+    program, whole = replace(traced.program, keep_unused=unused), traced.whole
+    return replace(traced, program=program, whole=None if whole is None else lambda: _keeping(whole(), unused))
 
 
 def _auto(mesh: AbstractMesh) -> Any:
