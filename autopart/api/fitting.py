@@ -63,7 +63,7 @@ def scheduled_best(traced: Traced, setting: Setting) -> tuple[Traced, Scheduled]
     plain = search.on_one_program()
     tried = _first_round(traced, setting, search, plain, place)
     without = _usable([t for t in tried if t.rewriting.pipeline is None], setting, place)[:FINALISTS]
-    again = dataclasses.replace(plain, budget=_share(search.budget, len(without)))
+    again = dataclasses.replace(plain, budget=share(search.budget, len(without)))
     with_stages = sorted((t for t in tried if t.rewriting.pipeline and t.scheduled is not None), key=lambda t: t.rank)
     finalists = [*without, *with_stages[:1]]
     found = [tried_program(t.rewriting, traced, setting, again, place, strict=setting.strict) for t in finalists]
@@ -93,7 +93,8 @@ def _goes_on(budget: Budget) -> bool:
     return budget.evaluations != 0 and budget.seconds != 0
 
 
-def _share(budget: Budget, among: int) -> Budget:
+def share(budget: Budget, among: int) -> Budget:
+    """One of so many equal parts of a budget."""
     return dataclasses.replace(
         budget,
         evaluations=budget.evaluations and max(1, budget.evaluations // among),

@@ -26,7 +26,6 @@ from autopart.api.compiled import Compiled
 from autopart.api.donated import donated_leaves
 from autopart.api.explained.another_program import Remake
 from autopart.api.first_state import warn_of_moves
-from autopart.api.fitting import Setting, scheduled_best
 from autopart.api.flax_shardings import names_asked
 from autopart.api.given_shardings import given_shardings
 from autopart.api.kept import Kept
@@ -38,6 +37,8 @@ from autopart.api.schedule import Scheduled
 from autopart.api.schedule_named import Schedule, schedule_of
 from autopart.api.tactic import Tactic
 from autopart.api.trace import LoadedProgram, Options, Traced, trace
+from autopart.api.tried_programs import Setting
+from autopart.api.whole_or_apart import scheduled_whole_or_apart
 from autopart.base.arguments import (
     ANYTHING,
     FLAG,
@@ -241,7 +242,7 @@ class PartitionedFunction(Method):
     def lower(self, /, *args: Any, **kwargs: Any) -> Lowered:
         """The partitioned program for arguments (arrays or `jax.ShapeDtypeStruct`) of these shapes, without devices."""
         setting = Setting(self.mesh, self.schedule, self._options, self._cost_model, self._strict, self.given)
-        traced, scheduled = scheduled_best(self.traced(args, kwargs), setting)
+        traced, scheduled = scheduled_whole_or_apart(self.traced(args, kwargs), setting)
         remake = Remake(self._scheduled_again, self.schedule, *self._shapes(args, kwargs))
         return self._lowered(traced, scheduled, remake)
 
@@ -329,7 +330,7 @@ class PartitionedFunction(Method):
         try:
             plan = self._first.plan
             setting = Setting(self.mesh, tuple(plan), self._options, self._cost_model, self._strict, _nothing_given)
-            traced, scheduled = scheduled_best(self.traced(args, kwargs), setting)
+            traced, scheduled = scheduled_whole_or_apart(self.traced(args, kwargs), setting)
         except PlanError:
             return None
         return self._lowered(traced, scheduled)

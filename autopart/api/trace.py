@@ -47,6 +47,7 @@ from autopart.core.jax_dispatch import static_arguments
 from autopart.core.jax_private import cudnn_assumed
 from autopart.core.mesh import Mesh
 from autopart.core.passes import (
+    APART,
     IMPORT_PASSES,
     DefaultGenerators,
     Pass,
@@ -92,6 +93,7 @@ class Traced:
     kept_state          the top-level arguments that are not donated although their next value comes back: by name the
                         positions of their leaves among the program's arguments
     on_host             the outputs that the function puts into the host's memory
+    whole               reads it with ops left whole that passes took apart for tiles; None where they took none
     """
 
     program: Program
@@ -105,6 +107,7 @@ class Traced:
     passes: tuple[PassReport, ...] = field(default=(), repr=False, compare=False)
     kept_state: Mapping[str, range] = field(default_factory=dict[str, range], repr=False, compare=False)
     on_host: frozenset[int] = frozenset()
+    whole: Callable[[], Traced] | None = field(default=None, repr=False, compare=False)
     _read_with: dict[Pass, Traced] = field(
         default_factory=dict["Pass", "Traced"], init=False, repr=False, compare=False
     )
@@ -130,7 +133,20 @@ class Traced:
         if not passes:
             return self
         program, reports = run_passes(self.program, passes)
-        return replace(self, program=program, passes=(*self.passes, *reports))
+        whole = self.whole
+        return replace(
+            self,
+            program=program,
+            passes=(*self.passes, *reports),
+            whole=None if whole is None else lambda: whole().after(passes),
+        )
+
+    def imported(self) -> Traced:
+        """The same with a program that has gone through the import's own passes."""
+        made = self.after_optional(IMPORT_PASSES)
+        apart = any(APART in spec.attributes for spec in made.program.specs)
+        whole = [found for one in IMPORT_PASSES if (found := one.whole()) is not None]
+        return replace(made, whole=lambda: self.after_optional(whole)) if apart else made
 
     def after_optional(self, passes: Sequence[Pass]) -> Traced:
         """The same with a program that has gone through those of `passes` that do not fail."""
@@ -183,16 +199,14 @@ def load(
     if not trusted and needs_child(data):
         check_in_child(data, str(path), limits)
     module = jax_internals.parse_module(data, str(path))
-    program, reports = run_optional_passes(
-        read_module(module, argument_names=argument_names, ties=ties, limits=limits, lift=True), IMPORT_PASSES
-    )
+    program = read_module(module, argument_names=argument_names, ties=ties, limits=limits, lift=True)
     if any(str(s.attributes.get("call_target_name", "")).startswith("lapack_") for s in program.specs):
         jax_internals.register_lapack()
     avals = tuple(_aval(program, v) for v in program.arguments)
     outs = tuple(_aval(program, v) for v in program.outputs)
     in_tree = jax.tree.structure((avals[len(program.source.closed_over) :], {}))
-    traced = Traced(program, in_tree, jax.tree.structure(outs), avals, outs, passes=reports)
-    return LoadedProgram(traced, str(path))
+    traced = Traced(program, in_tree, jax.tree.structure(outs), avals, outs)
+    return LoadedProgram(traced.imported(), str(path))
 
 
 def _exported(data: bytes, path: str) -> bytes:
@@ -225,8 +239,7 @@ def trace(
                 else f"{fun.path} was called with arguments of other shapes or types",
                 why=f"it takes {', '.join(wanted[:6])}{', ...' if len(wanted) > 6 else ''}",
             )
-        program = replace(fun.traced.program, keep_unused=options.keep_unused)
-        return replace(fun.traced, program=program).after(options.passes)
+        return _keeping(fun.traced, options.keep_unused).after(options.passes)
     watched = jitted(fun, options)
     args, kwargs = _without_shardings(watched, args, kwargs)
     around = jax.sharding.get_abstract_mesh()
@@ -239,6 +252,12 @@ def trace(
         made = _lowered(fun, options, traced or _traced(watched, mesh, platform, args, kwargs), platform)
     warn_of_closures(watched.__name__, made.program, len(made.closed_over))
     return made
+
+
+def _keeping(traced: Traced, unused: bool) -> Traced:
+    """The same, with or without the arguments that it does not use."""
+    program, whole = replace(traced.program, keep_unused=unused), traced.whole
+    return replace(traced, program=program, whole=None if whole is None else lambda: _keeping(whole(), unused))
 
 
 def _auto(mesh: AbstractMesh) -> Any:
@@ -398,7 +417,7 @@ def _lowered(
     )  # fmt: skip
     asked = [*early, *map(pass_of, options.passes)]
     read = read.after_optional((DefaultGenerators(platform),)).after([one for one in asked if one.before_import])
-    return read.after_optional(IMPORT_PASSES).after([one for one in asked if not one.before_import])
+    return read.imported().after([one for one in asked if not one.before_import])
 
 
 @contextlib.contextmanager

@@ -85,17 +85,19 @@ class Tried:
 
     @property
     def rank(self) -> tuple[float, float, float]:
-        """Of two, the one with the smaller is better: it fits, then seconds; where neither fits, bytes."""
-        estimate = self.estimate
-        if estimate is None:
-            return (2.0, math.inf, math.inf)
-        return (0.0, estimate.step_s, 0.0) if estimate.fits else (1.0, estimate.peak_bytes, estimate.step_s)
+        """Of two, the one with the smaller is better."""
+        return (2.0, math.inf, math.inf) if self.estimate is None else rank(self.estimate)
 
     def row(self) -> dict[str, Any]:
         """As plain values."""
         estimate = self.estimate
         figures = {} if estimate is None else {"step_s": estimate.step_s, "peak_bytes": estimate.peak_bytes}
         return {"program": str(self.rewriting) or "as it is", **figures, **({"why": self.why} if self.why else {})}
+
+
+def rank(estimate: Estimate) -> tuple[float, float, float]:
+    """Of two, the one with the smaller is better: it fits, then seconds; where neither fits, bytes."""
+    return (0.0, estimate.step_s, 0.0) if estimate.fits else (1.0, estimate.peak_bytes, estimate.step_s)
 
 
 def tried_program(

@@ -86,7 +86,7 @@ def not_drawn(nests: LoopNests, op: int, axis: int, found: np.ndarray, count: in
             stays = _repeated(nests, op, axis, found[i])
             if stays > most:
                 kept, most = found[i], stays
-    if result_entry(nests, op, kept, 0) > LAST_TILE:
+    if result_entry(nests, op, kept, 0) > LAST_TILE or not _slices_all(nests, op, axis, kept):
         for i in range(count):
             if result_entry(nests, op, found[i], 0) < LAST_TILE and _slices_all(nests, op, axis, found[i]):
                 kept = found[i]
@@ -109,7 +109,8 @@ def _slices_all(nests: LoopNests, op: int, axis: int, mapping: int) -> bool:
 
 @kernel
 def with_itself(nests: LoopNests, op: int) -> bool:
-    """True for a product of one array, or of two views of it, with itself, of which a tile may draw a mapping."""
+    """True for a product of one array, or of two views of it, some times a number, with itself, of which a tile may
+    draw a mapping."""
     graph = nests.graph
     first = graph.operand_ptr[op]
     if graph.operand_ptr[op + 1] != first + 2 or not nests.maps.drawn[graph.op_spec[op]]:
@@ -119,13 +120,29 @@ def with_itself(nests: LoopNests, op: int) -> bool:
 
 @kernel
 def _source(nests: LoopNests, value: int) -> int:
-    """What a value is a view of."""
-    graph = nests.graph
+    """What a value is a view of, or made of by a number."""
+    graph, maps = nests.graph, nests.maps
     op = graph.value_op[value]
-    while not graph.is_argument[op] and nests.maps.moves[graph.op_spec[op]]:
-        value = int(graph.operands[graph.operand_ptr[op]])
+    while not graph.is_argument[op]:
+        first = graph.operand_ptr[op]
+        if maps.scales[graph.op_spec[op]]:
+            if _is_number(nests, graph.operands[first]):
+                first += 1
+            elif not _is_number(nests, graph.operands[first + 1]):
+                break
+        elif not maps.moves[graph.op_spec[op]]:
+            break
+        value = int(graph.operands[first])
         op = graph.value_op[value]
     return value
+
+
+@kernel
+def _is_number(nests: LoopNests, value: int) -> bool:
+    """True for a value that repeats a number."""
+    graph = nests.graph
+    op = graph.value_op[value]
+    return nests.maps.repeats[graph.op_spec[op]] == 1.0 and not graph.is_argument[op]
 
 
 @kernel

@@ -17,7 +17,7 @@ import numpy as np
 
 from autopart.core.op import SUM, WHOLE, OpSpec, TileMapping
 from autopart.core.ops.rule import mappings_of, traits_of
-from autopart.core.ops.traits import Slicing, only_moves, repeated_elements
+from autopart.core.ops.traits import Slicing, combines_two, only_moves, repeated_elements
 from autopart.core.stretch import Stretch
 
 
@@ -32,6 +32,7 @@ class MappingArrays(NamedTuple):
     stretch      like `entries`: 1 + the number in `MappingTable.stretches` of what is read of an operand, 0 for a tile
     repeats[s]   elements that a spec repeats in a larger array, 0 for one that repeats none (`traits.py`)
     moves[s]     True for a spec that only moves the elements of its one operand
+    scales[s]    True for a spec that combines two arrays place by place, of which one may be a number
     looks_up[s]  True for rows of a table at an array of indices
     """
 
@@ -47,6 +48,7 @@ class MappingArrays(NamedTuple):
     stretch: np.ndarray
     repeats: np.ndarray
     moves: np.ndarray
+    scales: np.ndarray
     looks_up: np.ndarray
 
 
@@ -89,6 +91,7 @@ def mapping_table(specs: list[OpSpec]) -> MappingTable:
         stretch=np.array([1 + stretches.index(pair) if pair else 0 for row in read for pair in row], np.int32),
         repeats=np.array([repeated_elements(traits_of(spec), spec) for spec in specs], np.float64),
         moves=np.array([only_moves(traits_of(spec), spec) for spec in specs], np.bool_),
+        scales=np.array([combines_two(traits_of(spec), spec) for spec in specs], np.bool_),
         looks_up=np.array([isinstance(t := traits_of(spec), Slicing) and t.indexed for spec in specs], np.bool_),
     )
     return MappingTable(of, arrays, frozenset(i for i, m in enumerate(found) if m is None), stretches)

@@ -56,10 +56,6 @@ class MlirValues:
         """0, 1, 2, ... along `dim`."""
         return self._create("iota", [], type_, iota_dimension=i64(dim))
 
-    def unary(self, kind: str, a: Any) -> Any:
-        """An elementwise op of one operand."""
-        return self._create(kind, [a], self.type_of(a))
-
     def binary(self, kind: str, a: Any, b: Any) -> Any:
         """An elementwise op of two operands of equal type."""
         return self._create(kind, [a, b], self.type_of(a))
@@ -139,6 +135,20 @@ class MlirValues:
         """A window of `a`; `starts` are scalars, clamped to where the window fits."""
         made = TensorType(tuple(sizes), self.type_of(a).dtype)
         return self._create("dynamic_slice", [a, *starts], made, slice_sizes=i64s(sizes))
+
+    def take(self, a: Any, indices: Any, dim: int) -> Any:
+        """The elements of a dim at `indices`, of one dim themselves."""
+        type_, [count] = self.type_of(a), self.type_of(indices).shape
+        rest = [d for d in range(len(type_.shape)) if d != dim]
+        shape, sizes = ([n if d == dim else m for d, m in enumerate(type_.shape)] for n in (count, 1))
+        return self._create(
+            "gather",
+            [a, indices],
+            TensorType(tuple(shape), type_.dtype),
+            dimension_numbers=stablehlo.GatherDimensionNumbers.get(rest, [dim], [], [], [dim], 1),
+            slice_sizes=i64s(sizes),
+            indices_are_sorted=ir.BoolAttr.get(False),
+        )
 
     def windows(self, a: Any, starts: Any, sizes: Sequence[int]) -> Any:
         """A window of `a[i]` for each index i of its first dim, at row i of `starts`, clamped to where it fits."""

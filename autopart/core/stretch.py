@@ -14,6 +14,10 @@ the loop reads the places from `stride * r - low` to `stride * r - low + reach -
                                                            iteration 0 reads 0 1 2 and 6 7 8, iteration 1 the others
 
 Of a dim that is split, rows of all steps are read: `times` stretches, each `apart` elements behind the one before.
+
+    x[[0, 7, 1, 6, ..]], two iterations     iteration 0 reads 0 7 1 6, iteration 1 the others
+
+Of elements in any `order`, an iteration reads its share of the list.
 """
 
 from __future__ import annotations
@@ -33,6 +37,9 @@ class Stretch:
     dilation  places from one element to the next
     times     how many stretches are read, one behind the other
     apart     elements from the begin of one to that of the next
+    wraps     what lies before the first element is the last, and what lies behind the last is the first; of windows of
+              one element, one behind the other
+    order     the element that each row reads, where that is none of the above
     """
 
     rows: int
@@ -42,6 +49,8 @@ class Stretch:
     dilation: int = 1
     times: int = 1
     apart: int = 0
+    wraps: bool = False
+    order: tuple[int, ...] = ()
 
     def first(self, ways: int, position: int) -> int:
         """The first element that iteration `position` of `ways` reads; below zero where it begins before the dim."""

@@ -159,6 +159,9 @@ def read(
     if stretch is None:
         return tile(array, dim, place, ways)
     at, cut = outside
+    if stretch.order or stretch.wraps:
+        order = stretch.order or (np.arange(array.shape[dim]) - stretch.low) % array.shape[dim]
+        return tile(array if cut > 1 else array.take(order, dim), dim, place, ways)
     first = stretch.first(cut * ways, at * ways + place) - (stretch.first(cut, at) if cut > 1 else 0)
     if stretch.times > 1:
         parts = np.split(array, stretch.times, dim)

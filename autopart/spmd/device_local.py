@@ -213,6 +213,17 @@ class DeviceLocal:
                     count[key(step)] += int(trips[scope]) * step.collectives
         return count
 
+    @property
+    def moved_bytes(self) -> float:
+        """Bytes of the larger side of all collectives on a device; of one in a loop, as often as it runs."""
+        trips, program = self.program.scope_trips, self.program
+        return sum(
+            int(trips[scope]) * step.largest_elements * program.type_of(value).element_bytes
+            for steps, value, scope in self.redistributions()
+            for step in steps.steps
+            if step.kind in COLLECTIVES
+        )
+
     @cached_property
     def fingerprint(self) -> int:
         """64 bits that identify every layout: programs of one partitioning's table may differ in the order of axes."""

@@ -48,14 +48,16 @@ def may_share(stretches: tuple[tuple[int, Stretch], ...], number: int) -> int:
 @lru_cache(maxsize=64)
 def _ends(stretches: tuple[tuple[int, Stretch], ...]) -> np.ndarray:
     """int64[stretches, 5]: dim, rows, the first place and the end that row 0 reads, and the side on which: 0 near, -1
-    and 1 at the other end; 2 for one that is not shared."""
+    and 1 at the other end, 3 near of one that wraps; 2 for one that is not shared."""
     rows = []
     for dim, stretch in stretches:
         begin, end = -stretch.low, stretch.reach - stretch.low
         side = 2
-        if stretch.stride == 1 and stretch.dilation == 1 and stretch.times == 1 and stretch.rows > 4 * MOST_APART:
+        is_window = stretch.stride == stretch.dilation == stretch.times == 1 and not stretch.order
+        if is_window and stretch.rows > 4 * MOST_APART:
             far = [max(abs(begin - by), abs(end - by)) <= MOST_APART for by in (0, stretch.rows, -stretch.rows)]
             side = [0, 1, -1][far.index(True)] if True in far else 2
+            side = (3 if side == 0 else 2) if stretch.wraps else side
         rows.append((dim, stretch.rows, begin, end, side))
     return np.array(rows, np.int64)
 

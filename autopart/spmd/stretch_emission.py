@@ -3,6 +3,7 @@
     every stretch as far from its tile   concatenate(permuted end of the tile before, tile, permuted start of the next)
     so, and there are two devices        the same, of one permute in which they swap their ends
     every stretch one of two pieces      the one that the device was sent, or keeps
+    elements in any order                those of the tile and of what was sent, at places read from a table
     anything else                        zeros, and each piece written where it belongs, at places read from a table
     the dim is whole                     padded with zeros where stretches reach beyond it, then a slice
 
@@ -11,6 +12,7 @@ What no device sends arrives as zeros, which is what lies outside the dim.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -20,6 +22,9 @@ from autopart.core.mesh import Mesh
 from autopart.core.mlir_values import MlirValues
 from autopart.spmd.redistribution.rounds import Round
 from autopart.spmd.redistribution.stretch_step import StretchStep
+
+MOST_RUNS = 8
+"""So many runs of elements are sliced; of more, elements are looked up."""
 
 
 class StretchEmission:
@@ -50,6 +55,8 @@ class StretchEmission:
     def emit(self, value: ir.Value) -> ir.Value:
         """The stretch, of shape `step.left_shape`, from what a device holds."""
         step, tile = self._step, self._step.read[self._step.dim]
+        if step.stretch.order:
+            return self._ordered(value)
         if step.whole:
             return self._sliced(value)
         if step.stretch.times > 1:
@@ -72,7 +79,11 @@ class StretchEmission:
             return self._of_each_step(value)
         size = self._step.read[self._step.dim]
         low, high = max(0, -min(self._starts)), max(0, max(self._starts) + self._length - size)
-        parts = [self._zeros(value, low), value, self._zeros(value, high)]
+        if self._step.stretch.wraps:
+            ends = [self._static_slice(value, a, b) if b > a else value for a, b in ((size - low, size), (0, high))]
+        else:
+            ends = [self._zeros(value, low), self._zeros(value, high)]
+        parts = [ends[0], value, ends[1]]
         padded = self._side_by_side([part for part, n in zip(parts, (low, 1, high), strict=True) if n])
         return self._dynamic_slice(padded, self._looked_up([s + low for s in self._starts]), self._length)
 
@@ -86,21 +97,43 @@ class StretchEmission:
         rows = self._values.dynamic_slice(self._values.reshape(value, split), starts, sizes)
         return self._values.reshape(rows, self._step.left_shape)
 
+    def _ordered(self, value: ir.Value) -> ir.Value:
+        """Of elements in any order, from its tile and from the messages of others; or from all."""
+        rounds, places = self._step.ordered
+        sent = [self._permute(self._elements(value, one.taken), self._devices(one.pairs)) for one in rounds]
+        return self._elements(self._side_by_side([value, *sent]), places)
+
+    def _elements(self, value: ir.Value, table: Sequence[Sequence[int]]) -> ir.Value:
+        """The elements that a table lists for each position: a few runs, or a look-up."""
+        places, dim, values = np.array(table), self._step.dim, self._values
+        ends = [0, *(np.flatnonzero((np.diff(places) != 1).any(axis=0)) + 1).tolist(), places.shape[1]]
+        if len(ends) - 1 <= MOST_RUNS:
+            runs = ((self._looked_up(places[:, a].tolist()), b - a) for a, b in itertools.pairwise(ends))
+            return self._side_by_side([self._dynamic_slice(value, start, length) for start, length in runs])
+        known = values.constant(places.tolist(), "i32", places.shape)
+        start = [self._place(), values.constant(0, "i32")]
+        own = values.reshape(values.dynamic_slice(known, start, [1, places.shape[1]]), places.shape[1:])
+        return values.take(value, own, dim)
+
     def _joined(self, tile: ir.Value, distance: int) -> ir.Value:
         """Pieces of the tiles before, of its own and of those behind, for stretches that begin `distance` from it."""
         size, ways, end, parts = self._step.read[self._step.dim], self._step.ways, distance + self._length, []
         for apart in range(distance // size, -(-end // size)):
             begin, stop = max(distance - apart * size, 0), min(end - apart * size, size)
             pairs = [(p + apart, p) for p in range(ways) if 0 <= p + apart < ways]
+            if self._step.stretch.wraps:
+                pairs = [((p + apart) % ways, p) for p in range(ways)]
             if not pairs:
                 parts.append(self._zeros(tile, stop - begin))
                 continue
             piece = self._static_slice(tile, begin, stop)
-            parts.append(self._permute(piece, self._devices(pairs)) if apart else piece)
+            parts.append(self._permute(piece, self._devices(pairs)) if apart % ways else piece)
         return self._side_by_side(parts)
 
     def _swaps(self) -> bool:
-        """True if two devices send each other their ends in one round."""
+        """True if two devices send each other their ends in one round, and have nothing on the other side."""
+        if self._step.stretch.wraps:
+            return False
         moves = [one for one in self._step.rounds if one.moves]
         return self._step.ways == 2 and len(moves) == 1 and len(moves[0].pairs) == 2
 
@@ -160,12 +193,17 @@ class StretchEmission:
         values = self._values
         if len(set(numbers)) == 1:
             return values.constant(numbers[0], "i32")
+        table = values.constant(list(numbers), "i32", [len(numbers)])
+        return values.reshape(values.dynamic_slice(table, [self._place()], [1]), ())
+
+    def _place(self) -> ir.Value:
+        """i32 scalar: the device's position along the dim."""
+        values = self._values
         place = values.constant(0, "i32")
         for axis in self._axes:
             size = values.constant(self._sizes[axis], "i32")
             place = values.binary("add", values.binary("multiply", place, size), self._coordinate(axis))
-        table = values.constant(list(numbers), "i32", [len(numbers)])
-        return values.reshape(values.dynamic_slice(table, [place], [1]), ())
+        return place
 
     # ---- along the dim
 

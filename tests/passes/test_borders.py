@@ -116,15 +116,50 @@ def test_a_pad_that_cuts_off_more_dims_than_the_border_keeps_its_shape():
     np.testing.assert_allclose(step(U), fun(U), rtol=1e-6)
 
 
-@pytest.mark.parametrize(("images", "is_left"), [(1, False), (16, True)])
-def test_convolutions_over_borders_stay_whole_where_there_are_images_to_divide(images, is_left):
-    """Of one image the border is computed by itself, so that the image can be divided."""
+def reflected(x: jax.Array, w: jax.Array) -> jax.Array:
+    x = jnp.pad(x, ((0, 0), (1, 1), (0, 0), (0, 0)), mode="reflect")
+    return jax.lax.conv_general_dilated(x, w, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC"))
 
-    def reflected(x, w):
-        x = jnp.pad(x, ((0, 0), (1, 1), (0, 0), (0, 0)), mode="reflect")
+
+IMAGES = tuple(jax.ShapeDtypeStruct(shape, "float32") for shape in ((16, 4096, 64, 8), (3, 1, 8, 8)))
+
+
+def convolutions(lowered: ap.Lowered) -> int:
+    program = lowered.program.program
+    return sum(program.spec(op).kind == "convolution" for op in range(program.op_count))
+
+
+@pytest.mark.parametrize("device", ["tpu_v5e", None])
+@pytest.mark.parametrize(("dim", "count"), [(0, 1), (1, 3)])
+def test_convolutions_over_borders_are_taken_apart_where_space_is_in_tiles(dim: int, count: int, device: str | None):
+    mesh = ap.Mesh({"x": 8}, device=device) if device else ap.Mesh({"x": 8})
+    lowered = ap.jit(reflected, mesh, [ap.ManualPartition({"x": dim}, "x")]).lower(*IMAGES)
+    assert convolutions(lowered) == count
+    again = ap.jit(reflected, mesh, lowered.plan).lower(*IMAGES)
+    assert (convolutions(again), again.plan.hash) == (count, lowered.plan.hash)
+
+
+def test_a_search_takes_the_faster_of_whole_and_bordered_convolutions():
+    def step(schedule: list[ap.Tactic]) -> ap.Lowered:
+        return ap.jit(reflected, ap.Mesh({"x": 8}, device="tpu_v5e"), schedule).lower(*IMAGES)
+
+    by_hand = min((step([ap.ManualPartition({"x": dim}, "x")]) for dim in (0, 1)), key=lambda one: one.estimate.step_s)
+    found = step([ap.AutomaticPartition("x", budget=ap.Budget(40), cache=False)])
+    assert found.estimate.step_s <= by_hand.estimate.step_s
+
+
+@pytest.mark.parametrize("where", ["x", "g"])
+@pytest.mark.parametrize("place", [0, 3, -1])
+def test_gradients_of_kernels_are_infinite_where_they_were(where: str, place: int):
+    def gradient(x: jax.Array, g: jax.Array) -> jax.Array:
+        return jax.vjp(lambda w: reflected(x, w), jnp.ones((5, 1, 2, 2)))[1](g)[0]
+
+    def reflected(x: jax.Array, w: jax.Array) -> jax.Array:
+        x = jnp.pad(x, ((0, 0), (2, 2), (0, 0), (0, 0)), mode="wrap")
         return jax.lax.conv_general_dilated(x, w, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC"))
 
-    args = (jax.ShapeDtypeStruct(shape, "float32") for shape in ((images, 4096, 64, 8), (3, 1, 8, 8)))
-    program = ap.jit(reflected, ap.Mesh({"x": 8}), []).lower(*args).program.program
-    convolutions = [op for op in range(program.op_count) if program.spec(op).kind == "convolution"]
-    assert (len(convolutions) == 1) == is_left
+    args = {n: np.random.default_rng(0).uniform(1, 2, (1, 256, 1, 2)).astype(np.float32) for n in "xg"}
+    args[where][0, place, 0, 0] = np.inf
+    step = ap.jit(gradient, ap.Mesh({"a": 4}), [ap.ManualPartition({"x": 1}, "a")])
+    assert convolutions(step.lower(**args)) > 1
+    np.testing.assert_allclose(step(**args), gradient(**args), rtol=1e-5)

@@ -25,6 +25,7 @@ FREE: dict[str, Callable[[jax.Array], jax.Array]] = {
     "nearest, a third": lambda x: jax.image.resize(x, (3 * x.shape[0], x.shape[1]), "nearest"),
     "every second": lambda x: x[np.arange(0, x.shape[0], 2)],
     "neighbours exchanged": lambda x: x[np.arange(x.shape[0]) ^ 1],
+    "along rows": lambda x: jnp.take_along_axis(x, jnp.broadcast_to((jnp.arange(x.shape[0]) ^ 1)[:, None], x.shape), 0),
     "windows": lambda x: x[jnp.arange(x.shape[0] // 8)[:, None] * 8 + jnp.arange(8)].sum(1),
 }
 MOVED: dict[str, Callable[[jax.Array], jax.Array]] = {
@@ -35,6 +36,7 @@ MOVED: dict[str, Callable[[jax.Array], jax.Array]] = {
     "back from pairs": lambda x: pairs(x, np.argsort(ORDER)),
     "any order": lambda x: x[np.random.default_rng(0).permutation(x.shape[0])],
     "one row again and again": lambda x: x[np.zeros(8, np.int32)],
+    "one row along rows": lambda x: jnp.take_along_axis(x, jnp.full(x.shape, 3), 0),
     "past the end": lambda x: jnp.take(x, np.arange(4) + x.shape[0] - 2, axis=0, mode="clip"),
     "past the end, filled": lambda x: jnp.take(x, np.arange(4) + x.shape[0] - 2, axis=0, mode="fill", fill_value=7.0),
 }
@@ -55,9 +57,35 @@ def test_the_numbers_are_the_same_and_tiles_read_their_own(name: str, turn: Call
         assert not any(c.count for c in low.estimate.collectives.values())
 
 
-@pytest.mark.parametrize("order", [ORDER, np.argsort(ORDER)], ids=["there", "back"])
-def test_blocks_in_pairs_move_as_pieces_of_tiles(order: np.ndarray):
-    x = jax.ShapeDtypeStruct((4096, 1024), jnp.float32)
-    moved = ap.jit(lambda x: pairs(x, order), ap.Mesh({"a": 8}, device="h100"), ROWS).lower(x).estimate.collectives
-    assert {kind for kind, c in moved.items() if c.count} == {"all_permute"}
-    assert sum(c.bytes for c in moved.values()) <= 3 * 4096 * 1024 * 4 / 8
+MIXED = np.random.default_rng(0).permutation(64)
+KNOWN = {
+    "pairs of blocks": (np.repeat(4 * ORDER, 4) + np.tile(np.arange(4), 16), 1),
+    "striped": (np.arange(64).reshape(8, 8).T.reshape(-1), 1),
+    "striped by 4": (np.arange(64).reshape(4, 16).T.reshape(-1), 1),
+    "bits reversed": (np.array([int(f"{i:06b}"[::-1], 2) for i in range(64)]), 1),
+    "tiles exchanged": (np.arange(64) ^ 8, 1),
+    "any order": (MIXED, 2.5),
+    "any rows": (np.random.default_rng(1).integers(0, 64, 32), 1),
+}
+
+
+@pytest.mark.parametrize("turn", ["there", "back", "in a loop"])
+@pytest.mark.parametrize("name", KNOWN)
+def test_rows_in_a_known_order_go_where_they_are_read(name: str, turn: str):
+    """`most`: tiles that a device is sent, once over."""
+    order, most = KNOWN[name]
+    is_permutation = len(set(order.tolist())) == 64
+
+    def fun(x: jax.Array) -> jax.Array:
+        if turn == "in a loop" and is_permutation:
+            return jax.lax.scan(lambda x, _: (jnp.sin(x[:, order]), None), x, None, length=2)[0]
+        return x[:, np.argsort(order) if turn == "back" and is_permutation else order]
+
+    rows, x = [ap.ManualPartition({"x": 1}, axis="a")], np.random.default_rng(0).normal(size=(2, 64, 4))
+    small, step = x.astype(np.float32), ap.jit(fun, ap.Mesh({"a": 8}), rows)
+    for got in (step(small), step.lower(small).interpret(small)):
+        np.testing.assert_array_equal(got, jax.jit(fun)(small))
+    low = ap.jit(fun, ap.Mesh({"a": 8}, device="h100"), rows).lower(jax.ShapeDtypeStruct((2, 64, 1 << 20), "float32"))
+    assert low.estimate is not None
+    moved = sum(c.bytes for c in low.estimate.collectives.values()) / (2 * 64 * (1 << 20) * 4 / 8)
+    assert moved <= most * (2 if turn == "in a loop" and is_permutation else 1)

@@ -20,6 +20,23 @@ def shuffled_rows(pool):
     return ap.tag(pool.tag_name(), x[order]) if pool.coin() else jnp.take(x, order, axis=0, mode="clip")
 
 
+@step(Effect.MOVES)
+def along_known_rows(pool):
+    """As rows, of which each column takes those that it is told; all are told the same."""
+    x = pool.draw(2, "fi", fits=lambda v: v.size > 0)
+    at = int(pool.rng.integers(x.ndim))
+    order = pool.rng.permutation(x.shape[at]).reshape([-1 if d == at else 1 for d in range(x.ndim)])
+    return jnp.take_along_axis(x, jnp.broadcast_to(jnp.asarray(order, jnp.int32), x.shape), at)
+
+
+@step(Effect.ROUNDS)
+def transformed(pool):
+    """A Fourier transform of all dims, and back."""
+    x = pool.draw(2, "f", fits=lambda v: 0 < v.size <= LARGEST // 64 and v.ndim <= 3)
+    there = jnp.fft.rfftn(x.astype(jnp.float32))
+    return jnp.fft.irfftn(there * 2, s=x.shape) if pool.coin() else jnp.abs(there) ** 2
+
+
 @step(Effect.COMPUTES, weight=2)
 def all_pairs(pool):
     x = pool.draw(1, fits=lambda v: v.size * v.shape[0] <= LARGEST)

@@ -66,10 +66,6 @@ class LocalOp(Protocol):
         """0, 1, 2, ... along `dim`."""
         ...
 
-    def unary(self, kind: str, a: Value) -> Value:
-        """An elementwise op of one operand ("not", "negate")."""
-        ...
-
     def binary(self, kind: str, a: Value, b: Value) -> Value:
         """An elementwise op of two operands of equal type ("add", "subtract", "multiply", "and", "maximum")."""
         ...

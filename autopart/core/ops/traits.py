@@ -305,6 +305,12 @@ def only_moves(traits: Traits, spec: OpSpec) -> bool:
     return moves and len(spec.operands) == 1 and list(map(elements, spec.operands)) == list(map(elements, spec.results))
 
 
+def combines_two(traits: Traits, spec: OpSpec) -> bool:
+    """True for an op that makes each element of one element each of two arrays: a product with a number, repeated."""
+    alike = len(spec.results) == 1 and (*spec.operands,) == (spec.results[0],) * 2
+    return alike and isinstance(traits, Elementwise) and not traits.joins
+
+
 def repeated_elements(traits: Traits, spec: OpSpec) -> float:
     """How many elements an op repeats in a larger array: those of what it broadcasts; 0 where it repeats none."""
     if not traits.cloned_per_use or len(spec.operands) != 1:

@@ -20,7 +20,7 @@ from autopart.core.passes.known_windows import KnownWindows
 from autopart.core.passes.layer_order import LayerOrder
 from autopart.core.passes.own_outputs import OwnOutputs
 from autopart.core.passes.patch_rows import PatchRows
-from autopart.core.passes.program_pass import PASSES, PASSES_KIND, Pass, pass_of, register_pass
+from autopart.core.passes.program_pass import APART, PASSES, PASSES_KIND, Pass, pass_of, register_pass
 from autopart.core.passes.program_verifier import InvalidProgramError, verify_program
 from autopart.core.passes.recompute import POLICIES, Policy, Recomputation
 from autopart.core.passes.refilled_slices import RefilledSlices
@@ -30,12 +30,14 @@ from autopart.core.passes.sliced_products import SlicedProducts
 from autopart.core.passes.split_argmax import SplitArgmax
 from autopart.core.passes.split_cumulative import SplitCumulative
 from autopart.core.passes.split_top_k import SplitTopK
+from autopart.core.passes.split_transforms import SplitTransforms
 from autopart.core.passes.updated_stacks import UpdatedStacks
 
 IMPORT_PASSES: tuple[Pass, ...] = (
     SplitArgmax(),
     SplitTopK(),
     SplitCumulative(),
+    SplitTransforms(),
     EmptyArrays(),
     CancelledViews(),
     InductionVariables(),
@@ -63,6 +65,7 @@ IMPORT_PASSES: tuple[Pass, ...] = (
 """What every imported program goes through, before the passes that a user asks for; each is optional."""
 
 __all__ = [
+    "APART",
     "IMPORT_PASSES",
     "PASSES",
     "PASSES_KIND",
@@ -99,6 +102,7 @@ __all__ = [
     "SplitArgmax",
     "SplitCumulative",
     "SplitTopK",
+    "SplitTransforms",
     "UpdatedStacks",
     "pass_of",
     "register_pass",

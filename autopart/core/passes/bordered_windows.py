@@ -9,60 +9,43 @@
         its gradient, f32[8194] of f32[8192]                             (convolution %g, %w, 1 before and behind),
                                                                          (convolution %g[8191:], %w, ..)
 
-    convolution %p, %g, a window of 8192             ->      convolution %x, %g, 1 before and behind
-        that of %w, f32[3]                                   + convolution %p[:1], %g[:1], .. + ..
+    convolution %p, %g, a window of 8192             ->      convolution %x, %g but its ends, 1 before and behind
+        that of %w, f32[3]                                   + convolution %p[:3], %g[:1] + ..
 
 A window moves over tiles of %x with a halo, and a few rows are computed from a few rows.
 """
 
 from __future__ import annotations
 
-from autopart.core.op import OpSpec
+from autopart.core.op import TensorType
 from autopart.core.ops.rule import traits_of
 from autopart.core.ops.rules.reduce_window import windows
 from autopart.core.ops.rules.select_and_scatter import EXPANDED, least
 from autopart.core.ops.rules.windows import Window
-from autopart.core.ops.traits import Convolution, Elementwise
+from autopart.core.ops.traits import Elementwise
 from autopart.core.passes.cuts import MOST_JOINED, MOST_ROWS, Core, Cut, core_of, is_border, part, taken
 from autopart.core.passes.even_slices import ways
 from autopart.core.passes.pads import sides_of
 from autopart.core.passes.pattern_rewriter import PatternRewriter, dense
+from autopart.core.passes.program_pass import APART
 from autopart.core.passes.spaces import EVENER, Space, evens_out, over, places_read, spaces_of
-
-MANY_IMAGES = 8
-"""Of so many, which axes divide, borders stay as they are: convolutions of their own cost more than they save there."""
 
 
 def windowed(at: PatternRewriter, op: int) -> int | None:
     """What stands for windows over an array with a border, or for windows that leave one."""
     spec, value = at.spec(op), at.operands(op)[0]
     for space in spaces_of(spec):
-        if ways(_images(spec, space)) >= MANY_IMAGES:
-            continue
         core = core_of(at, value, space.read)
         if is_border(at, value, space.read) and evens_out(spec, space.read):
             if _is_padding(at, op, space.read):
                 continue
-            made = _kernel_gradient(at, op, space, core) if _is_of_kernel(space) else _over_core(at, op, space, core)
+            of_kernel = space.window.window > space.window.out
+            made = _kernel_gradient(at, op, space, core) if of_kernel else _over_core(at, op, space, core)
         else:
             made = _leaving_border(at, op, space, core)
         if made is not None:
             return made
     return None
-
-
-def _images(spec: OpSpec, space: Space) -> int:
-    """How many images a convolution goes over; 1 for other windows."""
-    traits = traits_of(spec)
-    if not isinstance(traits, Convolution):
-        return 1
-    features, images = traits.read_minor_dims(spec)
-    return spec.operands[0].shape[features if _is_of_kernel(space) else images]
-
-
-def _is_of_kernel(space: Space) -> bool:
-    """True for the gradient of a kernel, whose window is all of the image."""
-    return space.window.window > space.window.out
 
 
 def _is_padding(at: PatternRewriter, op: int, dim: int) -> bool:
@@ -150,6 +133,7 @@ def _scattered(at: PatternRewriter, op: int, of: Ends, gradient: int, by: Ends) 
     starts, limits = zip(*of, strict=True)
     read = taken(at, value, Cut(starts, limits, (1,) * len(of)))
     [made] = at.again(op, [read, gradient, start], [at.type_of(read)], padding=dense(padding))
+    at.rewriting.mark(made, APART)
     if any(map(any, padding)):
         at.rewriting.mark(made, EXPANDED)
     return at.pad(made, start, [a for a, _ in of], [n - b for n, (_, b) in zip(shape, of, strict=True)])
@@ -208,32 +192,39 @@ def window_part(at: PatternRewriter, op: int, space: Space, begin: int, end: int
 
 
 def _kernel_gradient(at: PatternRewriter, op: int, space: Space, core: Core) -> int | None:
-    """The sum over what axes divide, and those over the border: of each, the places of the window that meet it."""
-    spec, window = at.spec(op), space.window
+    """The sum over what axes divide, and those over the first and the last places of the window, which meet the border.
+
+    The core is padded where these meet it, so they are zero there: infinite ones times padding would be NaN. Where a
+    place of the core is infinite that is a NaN too, and the sum over the first and the last places, which has it as it
+    was, stands by itself.
+    """
+    spec, window, (value, kernel) = at.spec(op), space.window, at.operands(op)
     border = window.size - core.end + core.begin
     if spec.kind != "convolution" or window.reversed or MOST_JOINED * border > window.size:
         return None
     dim = spec.attributes["dimension_numbers"]["kernel_spatial_dimensions"][space.place]
-    terms = [_part_of_sum(at, op, space, dim, (core.begin, core.end), (0, window.window))]
-    reach = (window.out - 1) * window.stride
-    first = min(max(-(-(core.begin + window.low) // window.window_dilation), 0), window.window)
-    last = max(
-        min((core.end + window.low - reach + window.window_dilation - 1) // window.window_dilation, window.window), 0
-    )
+    step, reach = window.window_dilation, (window.out - 1) * window.stride
+    first = min(max(-(-(core.begin + window.low) // step), 0), window.window)
+    last = max(min((core.end + window.low - reach + step - 1) // step, window.window), first)
     if max(first, window.window - last) > MOST_ROWS:
         return None
-    if core.begin and first:
-        terms.append(_part_of_sum(at, op, space, dim, (0, core.begin), (0, first)))
-    if core.end < window.size and last < window.window:
-        terms.append(_part_of_sum(at, op, space, dim, (core.end, window.size), (last, window.window)))
-    return at.total(terms)
-
-
-def _part_of_sum(at: PatternRewriter, op: int, space: Space, dim: int, of: tuple[int, int], by: tuple[int, int]) -> int:
-    """What some places of operand 0 and some of the kernel give; all others are as zeros."""
-    (value, kernel), window = at.operands(op), space.window
-    low = window.low + of[0] - by[0] * window.window_dilation
-    reach = (by[1] - by[0] - 1) * window.window_dilation + 1
-    high = (window.out - 1) * window.stride + reach - low - (of[1] - of[0])
-    operands = part(at, value, space.read, *of), part(at, kernel, dim, *by)
-    return over(at, op, operands, {}, {space.place: (low, high)})
+    of = at.type_of(kernel)
+    zeros = at.broadcast(at.constant(0, of.dtype), of.shape)
+    inside = at.select(at.box(of.shape, [(dim, first, last)]), kernel, zeros)
+    pads = core.begin + window.low, window.size - core.end + window.high
+    made = over(at, op, (part(at, value, space.read, core.begin, core.end), inside), {}, {space.place: pads})
+    ends = list[int]()
+    for begin, end in ((0, first), (last, window.window)):
+        low, high = begin * step - window.low, (end - 1) * step - window.low + reach + 1
+        if begin < end and low < window.size and high > 0:
+            read = part(at, value, space.read, max(low, 0), min(high, window.size)), part(at, kernel, dim, begin, end)
+            pads = {space.place: (max(-low, 0), max(high - window.size, 0))}
+            ends.append(over(at, op, read, {}, pads))
+    if not ends:
+        return made
+    outer = at.total(ends)
+    both, type_ = at.binary("add", made, outer), at.type_of(outer)
+    if not type_.dtype.startswith(("f", "bf")):
+        return both
+    [finite] = at.create("stablehlo.is_finite", [outer], [TensorType(type_.shape, "i1")])
+    return at.select(finite, both, outer)

@@ -14,33 +14,39 @@ border go to a neighbour, and nothing else moves. Stencils are written so, and t
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from autopart.core.op import TensorType
 from autopart.core.passes.bordered_windows import pooled, windowed
 from autopart.core.passes.cuts import MOST_ROWS, Cut, cut_of, cut_off, is_border, row, taken
 from autopart.core.passes.even_slices import ways
-from autopart.core.passes.known_windows import starts_of, window_of
+from autopart.core.passes.joined_reductions import reduced
 from autopart.core.passes.pads import sides_of
 from autopart.core.passes.pattern_rewriter import PatternPass, PatternRewriter
-from autopart.core.passes.program_pass import register_pass
+from autopart.core.passes.program_pass import Pass, register_pass
 from autopart.core.passes.spaces import EVENER
 
 
 @register_pass("borders")
 @dataclass(frozen=True)
 class Borders(PatternPass):
-    """Slices of what was joined or padded become slices of its parts; windows over it compute the border by itself."""
+    """Slices of what was joined or padded become slices of its parts; windows over it compute the border by itself,
+    unless `windows` are left whole."""
+
+    windows: bool = True
 
     roots = (
-        "slice", "reverse", "reshape", "pad", "concatenate", "reduce", "broadcast_in_dim", "gather", "convolution",
+        "slice", "reverse", "reshape", "pad", "concatenate", "reduce", "broadcast_in_dim", "convolution",
         "reduce_window", "select_and_scatter",
     )  # fmt: skip
 
+    def whole(self) -> Pass:
+        """See `Pass.whole`: windows are left whole."""
+        return replace(self, windows=False)
+
     def rewrite(self, at: PatternRewriter, op: int) -> int | None:
         """See `PatternPass.rewrite`."""
-        at.shares = True
-        return _BY_KIND[at.spec(op).kind](at, op)
+        at.shares, by_kind = True, _BY_KIND[at.spec(op).kind]
+        return by_kind(at, op) if self.windows or by_kind not in (windowed, pooled) else None
 
 
 def _slice(at: PatternRewriter, op: int) -> int | None:
@@ -144,18 +150,12 @@ def _joined(at: PatternRewriter, op: int) -> int | None:
 
 def _reduced(at: PatternRewriter, op: int) -> int | None:
     """Of what is joined, the reduction over another dim is joined of reductions."""
-    spec, (value, *start) = at.spec(op), at.operands(op)
-    made, dims = at.made_by(value, "concatenate"), spec.attributes["dimensions"]
-    if made is None or len(spec.results) != 1 or made.attributes["dimension"] in dims:
+    spec, value = at.spec(op), at.operands(op)[0]
+    made = at.made_by(value, "concatenate")
+    dim = -1 if made is None or len(spec.results) != 1 else made.attributes["dimension"]
+    if dim < 0 or dim in spec.attributes["dimensions"] or not is_border(at, value, dim):
         return None
-    dim = made.attributes["dimension"]
-    if not is_border(at, value, dim):
-        return None
-    parts = list[int]()
-    for part in at.operands(at.maker(value)):
-        shape = tuple(n for d, n in enumerate(at.type_of(part).shape) if d not in dims)
-        parts += at.again(op, [part, *start], [TensorType(shape, spec.results[0].dtype)])
-    return at.concatenate(parts, dim - sum(d < dim for d in dims))
+    return reduced(at, op, at.operands(at.maker(value)), dim)
 
 
 def _summed(at: PatternRewriter, op: int) -> int | None:
@@ -183,25 +183,12 @@ def _summed(at: PatternRewriter, op: int) -> int | None:
     return at.total([row(at, border, dim, k) for k in range(shape[dim])])
 
 
-def _gathered(at: PatternRewriter, op: int) -> int | None:
-    """A window at a known place: a slice."""
-    spec, value, window = at.spec(op), at.operands(op)[0], window_of(at.spec(op))
-    starts = None if window is None else starts_of(at, op, window)
-    if window is None or starts is None:
-        return None
-    cuts = [d for d, (n, m) in enumerate(zip(window, spec.operands[0].shape, strict=True)) if n != m]
-    if not any(is_border(at, value, d) for d in cuts):
-        return None
-    return at.reshape(at.slice(value, starts, [*map(operator.add, starts, window)]), spec.results[0].shape)
-
-
 _BORDERS = ("slice", "add", "pad", "concatenate")
 
 _BY_KIND = {
     "convolution": windowed,
     "reduce_window": windowed,
     "select_and_scatter": pooled,
-    "gather": _gathered,
     "broadcast_in_dim": _summed,
     "concatenate": _joined,
     "reduce": _reduced,

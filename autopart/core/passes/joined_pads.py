@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from autopart.core.op import OpSpec
-from autopart.core.passes.pads import MOST_PARTS, Pad, pad_of
+from autopart.core.passes.pads import MOST_PARTS, Pad, summed
 from autopart.core.passes.pattern_rewriter import PatternPass, PatternRewriter
 from autopart.core.passes.program_pass import register_pass
 from autopart.core.program import Program
@@ -46,22 +46,9 @@ class JoinedPads(PatternPass):
         readers = at.only_readers(value, "add", operand=None)
         if len(readers) == 1 and at.rewriting.reader_count(value) == 1:
             return None
-        pads, others, left = list[Pad](), list[int](), at.operands(op)[::-1]
-        while left:
-            value = left.pop()
-            inside = at.made_by(value, "add", "pad") if _is_read_once(at, value) else None
-            pad = pad_of(at, at.maker(value)) if inside is not None else None
-            if pad is not None:
-                pads.append(pad)
-            elif inside is not None and inside.kind == "add":
-                left += at.operands(at.maker(value))[::-1]
-            else:
-                others.append(value)
+        alone = lambda v: v == value or (at.rewriting.reader_count(v) == 1 and not at.rewriting.is_seen(v))  # noqa: E731
+        pads, others = summed(at, value, len(at.rewriting.before.op_spec), alone)
         return _joined(at, at.spec(op), pads, others) if len(pads) > self.few else None
-
-
-def _is_read_once(at: PatternRewriter, value: int) -> bool:
-    return at.rewriting.reader_count(value) == 1 and not at.rewriting.is_seen(value)
 
 
 def _joined(at: PatternRewriter, spec: OpSpec, pads: list[Pad], others: list[int]) -> int | None:

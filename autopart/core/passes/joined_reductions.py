@@ -13,12 +13,13 @@ parts are small, and each is a kernel of its own. And so does what is joined for
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from autopart.core.op import OpSpec, TensorType
 from autopart.core.ops.traits import elements
-from autopart.core.passes.pads import MOST_PARTS, Pad, pad_of
+from autopart.core.passes.pads import MOST_PARTS, summed
 from autopart.core.passes.pattern_rewriter import COMBINED, PatternPass, PatternRewriter
 from autopart.core.passes.program_pass import register_pass
 
@@ -44,20 +45,24 @@ class JoinedReductions(PatternPass):
 
     def rewrite(self, at: PatternRewriter, op: int) -> int | None:
         """See `PatternPass.rewrite`."""
-        spec, (value, start) = at.spec(op), at.operands(op)
+        spec, value = at.spec(op), at.operands(op)[0]
         read_again = at.rewriting.reader_count(value) > 1 or at.rewriting.is_seen(value)
         joined = _joined(at, op) if read_again else None
         if joined is None or not _are_long(at, joined, spec):
             return None
-        dims = spec.attributes["dimensions"]
-        parts = [
-            at.again(op, [part, start], [_left(at.type_of(part), dims)], dimensions=dims)[0] for part in joined.values
-        ]
-        return at.concatenate(parts, joined.dim - sum(d < joined.dim for d in dims))
+        return reduced(at, op, joined.values, joined.dim)
 
 
-def _left(part: TensorType, dims: tuple[int, ...]) -> TensorType:
-    return TensorType(tuple(n for d, n in enumerate(part.shape) if d not in dims), part.dtype)
+def reduced(at: PatternRewriter, op: int, parts: Sequence[int], dim: int) -> int:
+    """A reduction over other dims of parts that are joined along a dim: its reductions, joined."""
+    spec, start = at.spec(op), at.operands(op)[1]
+    dims, made = spec.attributes["dimensions"], list[int]()
+    for part in parts:
+        left = TensorType(
+            tuple(n for d, n in enumerate(at.type_of(part).shape) if d not in dims), spec.results[0].dtype
+        )
+        made += at.again(op, [part, start], [left], dimensions=dims)
+    return at.concatenate(made, dim - sum(d < dim for d in dims))
 
 
 class _Joined(NamedTuple):
@@ -80,25 +85,16 @@ def _joined(at: PatternRewriter, op: int) -> _Joined | None:
     """What a reduction reads: a concatenation or, where it adds, a sum of pads that are apart; None for all else."""
     value = at.operands(op)[0]
     made = at.made_by(value, "concatenate")
-    if made is not None and len(made.operands) <= MOST_PARTS:
+    if made is not None and 1 < len(made.operands) <= MOST_PARTS:
         return _Joined(made.attributes["dimension"], at.operands(at.maker(value)))
     return _padded_apart(at, value) if at.spec(op).region == "add" else None
 
 
 def _padded_apart(at: PatternRewriter, value: int) -> _Joined | None:
     """A sum of pads by zero, each of other places of one dim, all places together."""
-    pads, left = list[Pad](), [value]
-    while left:
-        read = left.pop()
-        maker = at.maker(read)
-        made = at.made_by(read, "add", "pad") if len(pads) < MOST_PARTS else None
-        pad = pad_of(at, maker) if made is not None else None
-        if pad is not None:
-            pads.append(pad)
-        elif made is not None and made.kind == "add":
-            left += at.operands(maker)
-        else:
-            return None
+    pads, others = summed(at, value, MOST_PARTS, lambda v: True)
+    if others:
+        return None
     pads.sort(key=lambda pad: pad.places.start)
     ends = [0, *(pad.places.stop for pad in pads)]
     follow = ends == [*(pad.places.start for pad in pads), at.type_of(value).shape[pads[0].dim]]

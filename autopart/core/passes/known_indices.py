@@ -1,14 +1,15 @@
 """The pass `known_indices`: rows that are looked up at indices known beforehand are slices, repeated and joined.
 
     x[0 0 1 1 2 2 ..]         nearest upsampling      ->      broadcast x to pairs, reshaped
-    x[0 15 1 14 2 13 ..]      pairs of blocks                 x[:8] and x[15:7:-1], stacked side by side
+    x[0 4 8 1 5 9 ..]         striped                         x with its rows as two dims, transposed
+    x[0 15 1 14 2 13 ..]      pairs of blocks                 a look-up in a known order
     x[4 5 6 7 0 1 2 3]        blocks                          x[4:], x[:4] joined
     scatter by add at 1 3 5   the gradient                    a pad by 1, one place between elements
 
 A look-up in a tiled dim is a sum over devices of all that is looked up; of slices every tile reads its own rows or its
 neighbours'. Indices are taken apart into arithmetic progressions, up to `MOST_PARTS` in one round of repeating,
-interleaving or joining; others stay a look-up. What a mask that holds everywhere guards, `jnp.take`'s default, is
-handed on.
+interleaving or joining; of a few blocks, and of others, the order is written to the look-up. What a mask that holds
+everywhere guards, `jnp.take`'s default, is handed on.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ from typing import Any
 import numpy as np
 
 from autopart.core.op import OpSpec
+from autopart.core.ops.rules.gather import ORDER
 from autopart.core.ops.rules.index_vectors import IndexArray, index_array
-from autopart.core.passes.known_numbers import numbers
+from autopart.core.passes.known_numbers import columns, numbers
 from autopart.core.passes.pattern_rewriter import PatternPass, PatternRewriter
 from autopart.core.passes.program_pass import register_pass
 
@@ -32,6 +34,18 @@ MOST_PARTS = 8
 
 SMALL_PART = 4
 """Fewer rows than one in so many are added in place: as a pad they would be as much as all rows."""
+
+BLOCKS = 256
+"""So many rows are taken in any order rather than interleaved, if they are long."""
+
+LONG = 128
+"""Elements of a row that is worth a message."""
+
+EVEN = 8
+"""Axes of so many devices divide the outer dims of rows that are transposed."""
+
+MOST_TAKEN = 4096
+"""So many are, rather than looked up as if they were not known."""
 
 FEW = 3
 """So many are joined however short they are, and rather than as copies or blocks."""
@@ -50,20 +64,28 @@ class KnownIndices(PatternPass):
         if spec.kind == "select":
             return _guarded(at, *operands)
         array = index_array(spec)
-        if array is None or len(array.indexed) != 1 or array.single != array.indexed or not _takes_rows(spec, array):
+        if array is None or ORDER in spec.attributes or len(array.indexed) != 1 or array.single != array.indexed:
+            return None
+        along = _is_along(spec, array)
+        if not along and not _takes_rows(spec, array):
             return None
         [dim], size = array.indexed, spec.operands[0].shape[array.indexed[0]]
-        known = numbers(at, operands[array.operand])
-        if known is None or not known.size:
+        known = (columns if along else numbers)(at, operands[array.operand])
+        if known is None or not known.size or (along and known.size != known.shape[dim]):
             return None
         batch = tuple(n for d, n in enumerate(known.shape) if d != array.vector_dim)
+        known = np.broadcast_to(known.reshape(-1), spec.operands[array.operand].shape[dim]) if along else known
         rows = known.reshape(-1).astype(np.int64)
         if spec.kind == "gather":
             made = _Rows(at, dim).read(operands[0], np.clip(rows, 0, size - 1))
-            return None if made is None else _placed(at, made, dim, batch, spec.attributes["dimension_numbers"])
+            return (
+                made if made is None or along else _placed(at, made, dim, batch, spec.attributes["dimension_numbers"])
+            )
         if rows.min() < 0 or rows.max() >= size or SMALL_PART * len(rows) < size:
             return None
-        update = _taken_back(at, operands[-1], dim, batch, spec.attributes["scatter_dimension_numbers"])
+        update = operands[-1]
+        if not along:
+            update = _taken_back(at, update, dim, batch, spec.attributes["scatter_dimension_numbers"])
         made = _Rows(at, dim).added(update, rows, size)
         return None if made is None else at.binary("add", operands[0], made)
 
@@ -72,8 +94,18 @@ def _guarded(at: PatternRewriter, mask: int, on_true: int, on_false: int) -> int
     """The one that a mask chooses everywhere."""
     while at.spec(at.maker(mask)).kind == "broadcast_in_dim":
         [mask] = at.operands(at.maker(mask))
-    known = numbers(at, mask) if at.splat(on_false) is not None else None
+    known = columns(at, mask) if at.splat(on_false) is not None else None
     return on_true if known is not None and known.all() else None
+
+
+def _is_along(spec: OpSpec, array: IndexArray) -> bool:
+    """True if each index takes one element along the one dim that is not batched, as `take_along_axis` does."""
+    rank, dims = len(spec.operands[0].shape), {*array.batching, *array.indexed}
+    if spec.region not in ("", "add") or "complex" in spec.operands[0].dtype or array.vector_dim != rank:
+        return False
+    prefix = "operand" if spec.kind == "gather" else "input"
+    names = spec.attributes["dimension_numbers" if spec.kind == "gather" else "scatter_dimension_numbers"]
+    return bool(array.batching) and len(dims) == rank and tuple(names[f"{prefix}_batching_dims"]) == array.batching
 
 
 def _takes_rows(spec: OpSpec, array: IndexArray) -> bool:
@@ -128,20 +160,49 @@ class _Rows:
         if (times := _repeats(rows)) > 1:
             inner = self.read(value, rows[::times])
             return None if inner is None else self._spread(inner, times, 1)
-        ends = _runs(rows)
-        if 0 < len(ends) <= FEW + 1:
+        ends, shape = _runs(rows), at.type_of(value).shape
+        few = 0 < len(ends) <= FEW + 1
+        if few and all(_step(rows[a:b]) == 1 for a, b in pairwise(ends)):
             return self._joined(value, rows, ends)
         if (times := _copies(rows)) > 1:
             inner = self.read(value, rows[: count // times])
             return None if inner is None else self._spread(inner, times, 0)
-        if (size := _blocks(rows, at.type_of(value).shape[self.dim])) > 1:
+        if (size := _blocks(rows, shape[self.dim])) > 1:
             inner = self.read(self._split(value, size), rows[::size] // size)
             return None if inner is None else self._merged(inner)
+        digits = _digits(rows, shape[self.dim])
+        if digits and all(n % EVEN == 0 for n in (digits[0][0], max(digits, key=lambda digit: abs(digit[1]))[0])):
+            return self._turned(value, digits)
+        if count <= BLOCKS and math.prod(shape[self.dim + 1 :]) >= LONG:
+            return self._taken(value, rows)
+        if few:
+            return self._joined(value, rows, ends)
+        if digits:
+            return self._turned(value, digits)
         if (apart := _interleaved(rows)) > 1:
             parts = [self.read(value, rows[k::apart]) for k in range(apart)]
             columns = [self._split(part, 1) for part in parts if part is not None]
             return self._merged(at.concatenate(columns, self.dim + 1))
-        return self._joined(value, rows, ends) if ends else None
+        if ends:
+            return self._joined(value, rows, ends)
+        return self._taken(value, rows) if count <= MOST_TAKEN else None
+
+    def _turned(self, value: int, digits: list[tuple[int, int]]) -> int:
+        """All rows, with the dims into which theirs is split in another order, some of them backwards."""
+        at, shape, dim = self.at, self.at.type_of(value).shape, self.dim
+        by_step = sorted(range(len(digits)), key=lambda k: -abs(digits[k][1]))
+        split = at.reshape(value, (*shape[:dim], *(digits[k][0] for k in by_step), *shape[dim + 1 :]))
+        moved = [dim + by_step.index(k) for k in range(len(digits))]
+        rest = range(dim + len(digits), len(shape) + len(digits) - 1)
+        made = at.transpose(split, [*range(dim), *moved, *rest])
+        back = [dim + k for k, (_, step) in enumerate(digits) if step < 0]
+        return at.reshape(at.reverse(made, back) if back else made, shape)
+
+    def _taken(self, value: int, rows: np.ndarray) -> int:
+        """Rows in any order: a look-up that is marked as known, of which devices are sent what they ask for."""
+        made = self.at.take(value, self.at.constant(rows.tolist(), "i32", rows.shape), self.dim)
+        self.at.rewriting.mark(made, ORDER, tuple(rows.tolist()))
+        return made
 
     def _joined(self, value: int, rows: np.ndarray, ends: list[int]) -> int:
         parts = (self.read(value, rows[a:b]) for a, b in pairwise(ends))
@@ -150,6 +211,8 @@ class _Rows:
     def added(self, value: int, rows: np.ndarray, size: int) -> int | None:
         """Zeros of `size` rows to which the rows of a value are added at places."""
         at, count = self.at, len(rows)
+        if count == size and (np.bincount(rows, minlength=size) == 1).all():
+            return self.read(value, np.argsort(rows))
         if (step := _step(rows)) is not None:
             return self._put(value, int(rows[0]), step, size)
         if (times := _repeats(rows)) > 1:
@@ -251,6 +314,25 @@ def _blocks(rows: np.ndarray, size: int) -> int:
     breaks = np.flatnonzero(np.diff(rows) != 1) + 1
     length = math.gcd(len(rows), size, *breaks.tolist(), *np.unique(rows[np.append(0, breaks)]).tolist())
     return length if length < len(rows) else 1
+
+
+def _digits(rows: np.ndarray, size: int) -> list[tuple[int, int]]:
+    """(count, step) of each dim, the outermost first, where rows are all rows as an array with its dims in another
+    order has them; [] for none."""
+    digits, left = list[tuple[int, int]](), rows
+    while len(left) > 1:
+        steps = np.diff(left)
+        count = int(np.append(np.flatnonzero(steps != steps[0]), len(steps))[0]) + 1
+        if len(left) % count or (np.diff(left.reshape(-1, count)) != steps[0]).any():
+            return []
+        digits, left = [(count, int(steps[0])), *digits], left[::count]
+    whole = math.prod(count for count, _ in digits) == size
+    radix = 1
+    for count, step in sorted(digits, key=lambda digit: abs(digit[1])):
+        if abs(step) != radix:
+            return []
+        radix *= count
+    return digits if whole and rows.min() == 0 else []
 
 
 def _interleaved(rows: np.ndarray) -> int:

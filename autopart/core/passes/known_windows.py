@@ -7,7 +7,7 @@
 
 So jax writes `x.at[1:-1, 1:-1].set(u)` and its gradients: stencils with borders. A window that leaves out a small part
 of a dim is of a length that no axis divides; slices and pads of such lengths are evened out (`even_slices`), scatters
-and gathers are not. A window that is a small part stays as it is: it is written in place.
+and gathers are not. A window that is a small part is written in place, and stays as it is.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _window_of(spec: OpSpec) -> tuple[int, ...] | None:
     """The sizes of the one window that an op reads or writes, in dims of operand 0; None where it is left as it is."""
     window = window_of(spec)
     cut = [(long, short) for long, short in zip(spec.operands[0].shape, window or (), strict=False) if long != short]
-    return window if cut and all(is_shortened(long, short) for long, short in cut) else None
+    return window if cut and (spec.kind == "gather" or all(is_shortened(*sizes) for sizes in cut)) else None
 
 
 def window_of(spec: OpSpec) -> tuple[int, ...] | None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import NamedTuple
 
 from autopart.core.op import OpSpec
@@ -34,6 +35,22 @@ class Pad(NamedTuple):
     dim: int
     places: range
     value: int
+
+
+def summed(at: PatternRewriter, value: int, most: int, follows: Callable[[int], bool]) -> tuple[list[Pad], list[int]]:
+    """The pads that a value is a sum of, at most so many, and what else is added; `follows` says of which sums."""
+    pads, others, left = list[Pad](), list[int](), [value]
+    while left:
+        read = left.pop()
+        made = at.made_by(read, "add", "pad") if len(pads) < most and follows(read) else None
+        pad = pad_of(at, at.maker(read)) if made is not None else None
+        if pad is not None:
+            pads.append(pad)
+        elif made is not None and made.kind == "add":
+            left += at.operands(at.maker(read))[::-1]
+        else:
+            others.append(read)
+    return pads, others
 
 
 def pad_of(at: PatternRewriter, op: int) -> Pad | None:

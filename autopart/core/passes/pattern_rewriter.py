@@ -280,12 +280,22 @@ class PatternRewriter(MlirValues):
         return made
 
     def create(
-        self, name: str, operands: Sequence[int], results: Sequence[TensorType], by: str = "", **sides: ir.Attribute
+        self,
+        name: str,
+        operands: Sequence[int],
+        results: Sequence[TensorType],
+        by: str = "",
+        marks: tuple[tuple[str, object], ...] = (),
+        **sides: ir.Attribute,
     ) -> list[int]:
-        """An op by its full name, as MLIR has it; `by` is the op of two elements that its region returns."""
-        key = name, tuple(map(self.type_of, operands)), tuple(results), by, tuple(sides.items())
+        """An op by its full name, as MLIR has it; `by` is the op of two elements that its region returns, `marks` are
+        attributes that no module knows."""
+        key = name, tuple(map(self.type_of, operands)), tuple(results), by, tuple(sides.items()), marks
         if key not in self._made:
-            self._made[key] = self._new_spec(*key[:4], sides)
+            number, rewriting = self._new_spec(*key[:4], sides), self.rewriting
+            spec = rewriting.spec_of(number)
+            marked = replace(spec, attributes={**spec.attributes, **dict(marks)})
+            self._made[key] = rewriting.spec(marked, rewriting.representative(number)) if marks else number
         return self._add(self._made[key], operands)
 
     def _create(self, kind: str, operands: Sequence[Any], result: TensorType, by: str = "", **sides: Any) -> int:

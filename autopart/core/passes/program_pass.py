@@ -25,6 +25,9 @@ from autopart.base.errors import ArgumentError
 from autopart.base.registry import Registry
 from autopart.core.program import Program
 
+APART = "taken_apart"
+"""Marks parts of an op that divide where it does not, and take longer than it where nothing is divided."""
+
 
 class Pass(ABC):
     """Rewrites programs; subclass it as a frozen dataclass."""
@@ -39,6 +42,10 @@ class Pass(ABC):
     def remarks(self, program: Program, made: Program) -> tuple[str, ...]:
         """What the pass, which made `made` of `program`, leaves undone, with source lines; for its report."""
         return ()
+
+    def whole(self) -> Pass | None:
+        """The pass for a program none of whose tiles asks for the ops that this one marks `APART`; None for no pass."""
+        return self
 
     @classmethod
     def instances(cls, program: Program) -> Iterable[Pass]:

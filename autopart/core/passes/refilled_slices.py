@@ -1,7 +1,9 @@
 """The pass `refilled_slices`: what is cut off and filled up again, or joined of pieces, is chosen place by place.
 
     pad (slice %x [:, :-1]) by 0 and 1           ->      select(iota < 2047, %x, padding)
-    concatenate %x[:, -1:], %x[:, :-1]           ->      select(iota < 1, %x[:, -1:] in 2048 places, %x moved on by 1)
+    concatenate %y[:, :1], %x[:, :-1]            ->      select(iota < 1, %y[:, :1] in 2048 places, %x moved on by 1)
+    concatenate %x[:, -1:], %x[:, :-1]           ->      roll %x by 1
+    add (pad %g by 1 and -1) (pad %g by -7 and 7)   ->   roll %g by 1                              its gradient
 
 In between are 2047 places, or one, which no axis divides; what is left has tiles all along. Gradients of shifts, and
 `jnp.roll` and `jnp.concatenate` of slices are written so. A concatenation of pieces that axes divide stays one.
@@ -16,7 +18,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from autopart.core.mlir_values import i64
 from autopart.core.op import OpSpec
+from autopart.core.ops.rules.concatenate import ROLL
 from autopart.core.passes.combined_slices import Row, grown, row_of
 from autopart.core.passes.cuts import MOST_ROWS, row
 from autopart.core.passes.even_slices import EVENER, ways
@@ -40,11 +44,13 @@ class _Piece(NamedTuple):
 class RefilledSlices(PatternPass):
     """Pads and concatenations of slices become choices by place, where axes divide only what is sliced."""
 
-    roots = ("pad", "concatenate")
+    roots = ("pad", "concatenate", "add")
 
     def rewrite(self, at: PatternRewriter, op: int) -> int | None:
         """See `PatternPass.rewrite`."""
         at.shares = True
+        if at.spec(op).kind == "add":
+            return _added(at, op)
         if at.spec(op).kind == "pad":
             made = _pad(at, op)
             made = _spread(at, op) if made is None else made
@@ -140,9 +146,11 @@ def _rows(
 def _concatenate(at: PatternRewriter, op: int) -> int | None:
     """A concatenation of slices, and of what is the same all over, whose lengths axes divide less than the whole."""
     spec = at.spec(op)
+    if (rolled := _rolled(at, op)) is not None:
+        return rolled
     dim, pieces, end = spec.attributes["dimension"], list[_Piece](), 0
-    whole, least = ways(spec.results[0].shape[dim]), 2 if _is_roll(at, op) else EVENER
-    wanted = least * min(whole, *(ways(t.shape[dim]) for t in spec.operands))
+    whole = ways(spec.results[0].shape[dim])
+    wanted = EVENER * min(whole, *(ways(t.shape[dim]) for t in spec.operands))
     if whole < wanted:
         return None
     for value in at.operands(op):
@@ -162,21 +170,44 @@ def _concatenate(at: PatternRewriter, op: int) -> int | None:
         else:
             return None
     longest = max(piece.end - piece.begin for piece in pieces)
-    return _chosen(at, op, dim, pieces) if 2 * longest >= spec.results[0].shape[dim] or least == 2 else None
+    return _chosen(at, op, dim, pieces) if 2 * longest >= spec.results[0].shape[dim] else None
 
 
-def _is_roll(at: PatternRewriter, op: int) -> bool:
-    """Whether a concatenation has two parts of one array, of which no axis divides one, and all of it.
-
-    Its tiles move on, however few they are.
-    """
+def _rolled(at: PatternRewriter, op: int) -> int | None:
+    """The roll that a concatenation of two parts of one array is."""
     parts = [_source(at, value) for value in at.operands(op)]
-    sources = {at.operands(part)[0] for part in parts if part is not None}
-    if None in parts or len(parts) != 2 or len(sources) != 1:
-        return False
-    spec = at.spec(op)
-    is_uneven = min(ways(t.shape[spec.attributes["dimension"]]) for t in spec.operands) == 1
-    return is_uneven and at.type_of(sources.pop()) == spec.results[0]
+    if len(parts) != 2 or parts[0] is None or parts[1] is None:
+        return None
+    [value], dim = at.operands(parts[0]), at.spec(op).attributes["dimension"]
+    starts = [at.spec(part).attributes["start_indices"][dim] for part in parts if part is not None]
+    follow = starts == [at.spec(parts[1]).results[0].shape[dim], 0]
+    if at.operands(parts[1]) != [value] or at.type_of(value) != at.spec(op).results[0] or not follow:
+        return None
+    return _roll(at, value, dim, at.type_of(value).shape[dim] - starts[0])
+
+
+def _added(at: PatternRewriter, op: int) -> int | None:
+    """The roll that a sum of two pads of one array is: what one cuts off, the other has."""
+    moves = list[tuple[int, int, int]]()
+    for value in at.operands(op):
+        made = at.made_by(value, "pad")
+        low, high, between = sides_of(made) if made is not None else ([], [], [])
+        dims = [d for d, n in enumerate(low) if n]
+        if made is None or len(dims) != 1 or any(between) or any(map(operator.add, low, high)):
+            return None
+        source, fill = at.operands(at.maker(value))
+        if at.splat(fill) != 0:
+            return None
+        moves.append((source, dims[0], low[dims[0]]))
+    (value, dim, by), other = sorted(moves, reverse=True)
+    alike = other[:2] == (value, dim) and by - other[2] == at.type_of(value).shape[dim]
+    return _roll(at, value, dim, by) if alike else None
+
+
+def _roll(at: PatternRewriter, value: int, dim: int, by: int) -> int:
+    """A value with its elements along a dim moved on, the last ones to the front."""
+    types = [at.type_of(value)]
+    return at.create("stablehlo.concatenate", [value], types, marks=((ROLL, by),), dimension=i64(dim))[0]
 
 
 def _source(at: PatternRewriter, value: int) -> int | None:

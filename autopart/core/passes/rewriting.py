@@ -162,11 +162,11 @@ class Rewriting:
         self._reads[use] = value
         self._more_uses.setdefault(value, []).append(use)
 
-    def mark(self, value: int, attribute: str) -> None:
+    def mark(self, value: int, attribute: str, to: object = True) -> None:
         """Gives the op that was put in and makes a value an attribute that no module knows."""
         op = self.maker(value)
         spec, old = self.op_spec(op), self._new[op - self._first_new]
-        marked = replace(spec, attributes={**spec.attributes, attribute: True})
+        marked = replace(spec, attributes={**spec.attributes, attribute: to})
         made = self.spec(marked, self.representative(old.spec))
         self._new[op - self._first_new] = old._replace(spec=made)
 

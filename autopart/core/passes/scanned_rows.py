@@ -8,6 +8,8 @@ batch goes to the rows of a step: one exchange before the loop, where all steps 
 attribute `steps`, the dim that counts them; a slice that reads a step has `rows`, pairs (dim of the steps, dim of the
 rows), and by these its rule tiles rows only.
 
+    %xs = reshape (gather %x, %i)      ->      gather %x, (reshape %i)       rows that are looked up: shuffled batches
+
 The split array is followed through what leaves its elements where they are, or turns its dims. It must have no readers
 but slices that take single steps.
 """
@@ -41,10 +43,32 @@ class ScannedRows(PatternPass):
         for steps, rows in _splits(at.spec(op)):
             readers = _step_readers(at, at.rewriting.results(op)[0], steps, rows)
             if readers:
-                at.mark(op, steps=steps)
+                looked_up = _looked_up(at, op, steps)
+                if looked_up is None:
+                    at.mark(op, steps=steps)
                 for reader, pair in readers.items():
                     at.mark(reader, rows=pair)
+                if looked_up is not None:
+                    at.replace(op, looked_up)
                 return
+
+
+def _looked_up(at: PatternRewriter, op: int, steps: int) -> int | None:
+    """Steps of rows that are looked up for them alone: at indices that are split into steps, which are small."""
+    [value], [result] = at.operands(op), at.spec(op).results
+    spec = at.made_by(value, "gather")
+    if spec is None or at.only_readers(value, "reshape") != [op]:
+        return None
+    numbers, shape, made = spec.attributes["dimension_numbers"], spec.operands[1].shape, spec.results[0].shape
+    batch = [d for d in range(len(made)) if d not in numbers["offset_dims"]]
+    if batch != [steps] or numbers["index_vector_dim"] != 1 != len(shape) or len(result.shape) != len(made) + 1:
+        return None
+    table, indices = at.operands(at.maker(value))
+    split = at.reshape(indices, (*result.shape[steps : steps + 2], *shape[1:]))
+    at.rewriting.mark(split, "steps", 0)
+    offsets = [d + (d > steps) for d in numbers["offset_dims"]]
+    moved = {**numbers, "offset_dims": offsets, "index_vector_dim": 2}
+    return at.again(at.maker(value), [table, split], [result], dimension_numbers=moved)[0]
 
 
 def _splits(spec: OpSpec) -> Iterator[tuple[int, int]]:

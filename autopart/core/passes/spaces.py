@@ -11,6 +11,7 @@ from autopart.core.ops.rules.reduce_window import windows
 from autopart.core.ops.rules.windows import Window
 from autopart.core.passes.even_slices import ways
 from autopart.core.passes.pattern_rewriter import PatternRewriter
+from autopart.core.passes.program_pass import APART
 
 EVENER = 4
 """How many times as many devices must be able to share a part as what it was joined to."""
@@ -53,7 +54,9 @@ def over(
     spec, spaces = at.spec(op), spaces_of(at.spec(op))
     padding = [pads.get(s.place, (s.window.low, s.window.high)) for s in spaces]
     shape = tuple(made.get(d, n) for d, n in enumerate(spec.results[0].shape))
-    return at.again(op, operands, [TensorType(shape, spec.results[0].dtype)], padding=tuple(padding))[0]
+    [value] = at.again(op, operands, [TensorType(shape, spec.results[0].dtype)], padding=tuple(padding))
+    at.rewriting.mark(value, APART)
+    return value
 
 
 def places_read(window: Window, begin: int, end: int) -> tuple[int, int]:

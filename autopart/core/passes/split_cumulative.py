@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from autopart.core.mlir_values import i64s
 from autopart.core.op import OpSpec
 from autopart.core.ops.rules.reduce import identity
+from autopart.core.passes.cuts import row
 from autopart.core.passes.groups import LEAST, MOST, groups_of, is_long
 from autopart.core.passes.pattern_rewriter import COMBINED, PatternPass, PatternRewriter, dense
 from autopart.core.passes.program_pass import register_pass
@@ -50,13 +51,13 @@ class SplitCumulative(PatternPass):
         size = shape[dim] // groups
         of = (*shape[:dim], groups, size, *shape[dim + 1 :])
         inside = _running(at, at.reshape(array, of), start, kind, dim + 1, (size - 1, 0) if up else (0, size - 1))
-        totals = at.reshape(_place(at, inside, dim + 1, size - 1 if up else 0), (*of[: dim + 1], *of[dim + 2 :]))
+        totals = at.reshape(row(at, inside, dim + 1, size - 1 if up else 0), (*of[: dim + 1], *of[dim + 2 :]))
         before = _running(at, totals, start, kind, dim, (groups, -1) if up else (-1, groups))
         spread = at.broadcast(before, of, [d for d in range(len(of)) if d != dim + 1])
         made = at.reshape(at.binary(kind, inside, spread), shape)
         if len(spec.results) == 1:
             return [made]
-        return [made, at.reshape(_place(at, made, dim, shape[dim] - 1 if up else 0), spec.results[1].shape)]
+        return [made, at.reshape(row(at, made, dim, shape[dim] - 1 if up else 0), spec.results[1].shape)]
 
 
 class _Running(NamedTuple):
@@ -103,17 +104,10 @@ def _paddings(size: int) -> tuple[tuple[int, int], tuple[int, int]]:
     return (size - 1, 0), (0, size - 1)
 
 
-def _place(at: PatternRewriter, array: int, dim: int, place: int) -> int:
-    """One place of a dim."""
-    shape = at.type_of(array).shape
-    starts = [place if d == dim else 0 for d in range(len(shape))]
-    return at.slice(array, starts, [place + 1 if d == dim else n for d, n in enumerate(shape)])
-
-
 def _running(at: PatternRewriter, array: int, start: int, kind: str, dim: int, padding: tuple[int, int]) -> int:
     """A window over the whole of a dim, at each place."""
     type_ = at.type_of(array)
     window = i64s([size if d == dim else 1 for d, size in enumerate(type_.shape)])
     ends = dense([padding if d == dim else (0, 0) for d in range(len(type_.shape))])
-    sides = {"window_dimensions": window, "padding": ends}
+    sides: dict[str, Any] = {"window_dimensions": window, "padding": ends}
     return at.create("stablehlo.reduce_window", [array, start], [type_], by=kind, **sides)[0]

@@ -53,26 +53,27 @@ def rounds_of(stretch: Stretch, size: int, ways: int) -> tuple[Round, ...]:
     tile = size // ways
     if stretch.times > 1:
         return _exchanged(stretch, tile, ways)
-    wanted = [
-        (giver, taker, begin, end) for taker in range(ways) for giver, begin, end in _pieces(stretch, tile, taker, ways)
-    ]
+    wanted = [piece for taker in range(ways) for piece in _pieces(stretch, tile, taker, ways)]
     if len({w[0] for w in wanted}) == len({w[1] for w in wanted}) == len(wanted) == ways:
         return (_round(wanted, stretch, tile, ways),)
     own = [w for w in wanted if w[0] == w[1]]
-    moved = _coloured([w for w in wanted if w[0] != w[1]], ways)
+    moved = _coloured([w for w in wanted if w[0] != w[1]], tile)
     return tuple(_round(each, stretch, tile, ways) for each in (own, *moved) if each)
 
 
-def _pieces(stretch: Stretch, tile: int, taker: int, ways: int) -> Iterator[tuple[int, int, int]]:
-    """(position, begin, end) of the tiles that a stretch reaches into, and of what it reads there."""
+Piece = tuple[int, int, int, int, int]
+"""(from, to, begin, end, start): a piece of the dim that one position needs of another's tile, which begins at `start`.
+Of a stretch that wraps, counted as if the dim came again before and behind."""
+
+
+def _pieces(stretch: Stretch, tile: int, taker: int, ways: int) -> Iterator[Piece]:
+    """Those of the tiles that a stretch reaches into."""
     first = stretch.first(ways, taker)
-    begin, end = max(first, 0), min(first + stretch.length(ways), tile * ways)
-    for giver in range(begin // tile, math.ceil(end / tile) if end > begin else 0):
-        yield giver, max(begin, giver * tile), min(end, (giver + 1) * tile)
-
-
-Piece = tuple[int, int, int, int]
-"""(from, to, begin, end): a piece of the dim that one position needs of another's tile."""
+    begin, end = first, first + stretch.length(ways)
+    if not stretch.wraps:
+        begin, end = max(begin, 0), min(end, tile * ways)
+    for giver in range(begin // tile, math.ceil(end / tile) if end > begin else begin // tile):
+        yield giver % ways, taker, max(begin, giver * tile), min(end, (giver + 1) * tile), giver * tile
 
 
 def _exchanged(stretch: Stretch, tile: int, ways: int) -> tuple[Round, ...]:
@@ -94,10 +95,10 @@ def _exchanged(stretch: Stretch, tile: int, ways: int) -> tuple[Round, ...]:
     return tuple(rounds)
 
 
-def _coloured(pieces: list[Piece], ways: int) -> list[list[Piece]]:
+def _coloured(pieces: list[Piece], tile: int) -> list[list[Piece]]:
     """Pieces in rounds: each goes into the first in which its giver and its taker are free, by distance."""
     rounds: list[list[Piece]] = []
-    for piece in sorted(pieces, key=lambda p: (p[0] - p[1], p[1])):
+    for piece in sorted(pieces, key=lambda p: (p[4] // tile - p[1], p[1])):
         for one in rounds:
             if all(piece[0] != other[0] and piece[1] != other[1] for other in one):
                 one.append(piece)
@@ -108,9 +109,9 @@ def _coloured(pieces: list[Piece], ways: int) -> list[list[Piece]]:
 
 
 def _round(pieces: list[Piece], stretch: Stretch, tile: int, ways: int) -> Round:
-    length = max(end - begin for _, _, begin, end in pieces)
+    length = max(end - begin for _, _, begin, end, _ in pieces)
     taken, put = [0] * ways, [-length] * ways
-    for giver, taker, begin, _ in pieces:
-        taken[giver] = min(begin - giver * tile, tile - length)
-        put[taker] = giver * tile + taken[giver] - stretch.first(ways, taker)
+    for giver, taker, begin, _, start in pieces:
+        taken[giver] = min(begin - start, tile - length)
+        put[taker] = start + taken[giver] - stretch.first(ways, taker)
     return Round(tuple((p[0], p[1]) for p in pieces), length, tuple(taken), tuple(put))

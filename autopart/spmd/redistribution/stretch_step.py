@@ -22,6 +22,7 @@ from functools import cached_property
 from autopart.core.stretch import Stretch
 from autopart.spmd.redistribution.collective_cost import CollectiveCost, named_cost
 from autopart.spmd.redistribution.forms import EmittedCost
+from autopart.spmd.redistribution.ordered_rounds import OrderedRound, ordered_rounds
 from autopart.spmd.redistribution.rounds import Round, rounds_of
 from autopart.spmd.redistribution.step import Plan, Step, spanned_axes
 from autopart.spmd.redistribution.types import DistributedType, SubAxis
@@ -50,8 +51,17 @@ class StretchStep(Step):
 
     @cached_property
     def rounds(self) -> tuple[Round, ...]:
-        """The pieces that move; none where the dim is whole."""
-        return () if self.whole else rounds_of(self.stretch, self.target.shape[self.dim], self.ways)
+        """The pieces that move; none where the dim is whole, or for elements in any order (`ordered`)."""
+        in_pieces = not self.whole and not self.stretch.order
+        return rounds_of(self.stretch, self.target.shape[self.dim], self.ways) if in_pieces else ()
+
+    @cached_property
+    def ordered(self) -> tuple[tuple[OrderedRound, ...], tuple[tuple[int, ...], ...]]:
+        """Of elements in any order, the messages that move, and where each device then finds its own."""
+        if not self.whole:
+            return ordered_rounds(self.stretch.order, self.target.shape[self.dim], self.ways)
+        share = len(self.stretch.order) // self.ways
+        return (), tuple(self.stretch.order[p * share : (p + 1) * share] for p in range(self.ways))
 
     @cached_property
     def left_shape(self) -> tuple[int, ...]:
@@ -74,11 +84,13 @@ class StretchStep(Step):
     def moved_elements(self) -> tuple[int, ...]:
         """Elements that a device sends in each all_permute."""
         others = math.prod(self.read) // self.read[self.dim]
-        return tuple(each.length * others for each in self.rounds if each.moves)
+        rounds = self.ordered[0] if self.stretch.order else self.rounds
+        return tuple(each.length * others for each in rounds if each.moves)
 
     def text(self) -> str:
         """`all_permute {1: 4 of 2 from -1} <"x">`: stretches of 4, of tiles of 2, the first from one before."""
         first, length = self.stretch.first(self.ways, 0), self.stretch.length(self.ways)
+        first = "a list" if self.stretch.order else first
         axes = f" <{self._names(self.axes)}>" if self.axes else ""
         return f"{self.kind} {{{self.dim}: {length} of {self.read[self.dim]} from {first}}}{axes}"
 

@@ -10,6 +10,8 @@ Batching dims tile in table, indices and result together, and so does a dim of t
 along the batch, as in `logp[arange(b), labels]`: each device counts the rows of its slice. Where another indexed dim
 is sliced, indices are clamped as the whole op would, shifted to the slice, and what falls outside is masked; a window
 longer than one element may lie across slices, so the slice is padded with zeros on both sides first.
+
+Where rows are taken in an order that is known, each device is sent those of its tile.
 """
 
 from __future__ import annotations
@@ -24,10 +26,17 @@ from autopart.core.ops.rules.example_text import op
 from autopart.core.ops.rules.factors import one_hot_sum
 from autopart.core.ops.rules.index_vectors import assembled, components, counted_again, positions
 from autopart.core.ops.rules.positions import between, clamped_index, offset, shifted
+from autopart.core.ops.rules.stretches import reads_of, stretched
 from autopart.core.ops.traits import Slicing
+from autopart.core.stretch import Stretch
+
+ORDER = "order"
+"""What the rows are that a gather takes along its one indexed dim, by `known_indices`."""
 
 
 def _localize(local: LocalOp) -> list[Value]:
+    if any(reads_of(local)):
+        return [local.operands[0]]
     numbers, windows = local.spec.attributes["dimension_numbers"], local.spec.attributes["slice_sizes"]
     whole, held = local.spec.operands[0].shape, local.operand_types[0].shape
     sizes = [n if window == full else window for window, full, n in zip(windows, whole, held, strict=True)]
@@ -147,6 +156,9 @@ _ALONG = (
 )
 def gather(spec: OpSpec) -> Iterable[TileMapping]:
     """Index batch dims, batching dims, window dims taken whole, and indexed dims of the operand as sums."""
+    if ORDER in spec.attributes:
+        yield from _in_order(spec, spec.attributes[ORDER])
+        return
     n, windows = spec.attributes["dimension_numbers"], spec.attributes["slice_sizes"]
     operand, indices, result = spec.operands[0].shape, spec.operands[1].shape, spec.results[0].shape
     batching = dict(zip(n["start_indices_batching_dims"], n["operand_batching_dims"], strict=True)) | positions(spec)
@@ -162,3 +174,11 @@ def gather(spec: OpSpec) -> Iterable[TileMapping]:
     for d in n["start_index_map"]:
         if 0 < windows[d] < operand[d] and d not in batching.values():
             yield TileMapping((d, WHOLE), (one_hot_sum(spec.results[0]),), operand[d])
+
+
+def _in_order(spec: OpSpec, order: tuple[int, ...]) -> Iterable[TileMapping]:
+    """The dims of which all is taken, and the one along which rows are taken in an order."""
+    [dim] = spec.attributes["dimension_numbers"]["start_index_map"]
+    shape = spec.operands[0].shape
+    yield from (TileMapping((d, WHOLE), (d,), n) for d, n in enumerate(shape) if d != dim)
+    yield stretched(spec, {0: (dim, Stretch(len(order), order=order))}, dim)

@@ -72,7 +72,8 @@ def _overlapping(spec: OpSpec, dim: int, window: Window) -> TileMapping | None:
 
 
 def _localize(local: LocalOp) -> list[Value]:
-    """On stretches, and where padding is expanded, on what is padded already; the tile is cut out of the result."""
+    """On stretches, and where padding is expanded, on what is padded already; the tile is cut out of the result.
+    What no window reads, where padding is negative, is as the sum begins."""
     spec, value = local.spec, local.operands[0]
     shape, found = local.operand_types[0].shape, windows(spec, spec.operands[1].shape)
     reads = {read.dim: read for read in reads_of(local) if read.operand == 0}
@@ -84,14 +85,18 @@ def _localize(local: LocalOp) -> list[Value]:
     for dim, read in reads.items():
         value = filled(local, value, read, fill)
         starts[dim], sizes[dim], padding[dim] = read.stretch.low, local.result_types[0].shape[dim], (0, 0)
+    left_out = [[0] * len(padding), [0] * len(padding)]
     if expanded:
         low, high = ([padding[d][side] if d in expanded else 0 for d in range(len(padding))] for side in (0, 1))
         value = local.pad(value, local.constant(fill, local.operand_types[0].dtype), low, high)
         for dim in expanded:
-            starts[dim], padding[dim] = low[dim], (0, 0)
+            starts[dim], padding[dim] = max(low[dim], 0), (0, 0)
+            left_out[0][dim], left_out[1][dim] = max(-low[dim], 0), max(-high[dim], 0)
+            sizes[dim] -= left_out[0][dim] + left_out[1][dim]
     whole = TensorType(local.type_of(value).shape, spec.results[0].dtype)
     [made] = local.clone([value, *local.operands[1:]], [whole], padding=tuple(padding))
-    return [local.slice(made, starts, [start + size for start, size in zip(starts, sizes, strict=True)])]
+    made = local.slice(made, starts, [start + size for start, size in zip(starts, sizes, strict=True)])
+    return [local.pad(made, local.operands[2], *left_out) if any(map(any, left_out)) else made]
 
 
 _SELECT = (
