@@ -14,38 +14,38 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from autopart.api.automatic import AutomaticPartition, SearchWarning
-from autopart.api.calibration import Calibration, calibrate
-from autopart.api.closures import ClosedOverWarning
-from autopart.api.compiled import Compiled
-from autopart.api.filter_jit import FilteredFunction, filter_jit
-from autopart.api.first_state import LayoutWarning
-from autopart.api.jit import PartitionedFunction, jit, partition
+from autopart.api.compared.named import named_schedules
+from autopart.api.compared.sweep import sweep
+from autopart.api.compared.sweep_rows import Sweep
+from autopart.api.explained.metadata import Metadata, TacticReport
+from autopart.api.jitted.compiled import Compiled
+from autopart.api.jitted.filter_jit import FilteredFunction, filter_jit
+from autopart.api.jitted.first_state import LayoutWarning
+from autopart.api.jitted.jit import PartitionedFunction, jit, partition
+from autopart.api.jitted.lowered import Lowered
+from autopart.api.jitted.warmup import warmup
 from autopart.api.kernels.kernel import kernel
 from autopart.api.kernels.verify_kernel import verify_kernel
-from autopart.api.lowered import Lowered
-from autopart.api.metadata import Metadata, TacticReport
-from autopart.api.microbatch import Microbatch
-from autopart.api.mutation import MutationWarning
-from autopart.api.named import named_schedules
-from autopart.api.pad_tactic import Pad
-from autopart.api.parallelism import Parallelism
-from autopart.api.pipeline import Pipeline
+from autopart.api.measured.calibration import Calibration, calibrate
+from autopart.api.measured.profile import Profile
 from autopart.api.plan.plan import Plan
 from autopart.api.plan.plan_diff import PlanDiff
 from autopart.api.plan.replay_tactic import Replay
-from autopart.api.profile import Profile
-from autopart.api.recompute import Recompute
 from autopart.api.reshard import redistribution_plan, reshard
-from autopart.api.sharded_loops import ShardedLoops
-from autopart.api.shared_gathers import SharedGathers
-from autopart.api.sweep import sweep
-from autopart.api.sweep_rows import Sweep
-from autopart.api.tactic import Tactic, TacticContext, TacticResult
-from autopart.api.tactics import FIRST_DIVISIBLE_DIM, LARGEST_DIVISIBLE_DIM, REPLICATED, UNKNOWN, ManualPartition
-from autopart.api.tag import tag
-from autopart.api.trace import LoadedProgram, load
-from autopart.api.warmup import warmup
+from autopart.api.tactics.automatic import AutomaticPartition, SearchWarning
+from autopart.api.tactics.manual import FIRST_DIVISIBLE_DIM, LARGEST_DIVISIBLE_DIM, REPLICATED, UNKNOWN, ManualPartition
+from autopart.api.tactics.microbatch import Microbatch
+from autopart.api.tactics.pad_tactic import Pad
+from autopart.api.tactics.parallelism import Parallelism
+from autopart.api.tactics.pipeline import Pipeline
+from autopart.api.tactics.recompute import Recompute
+from autopart.api.tactics.sharded_loops import ShardedLoops
+from autopart.api.tactics.shared_gathers import SharedGathers
+from autopart.api.tactics.tactic import Tactic, TacticContext, TacticResult
+from autopart.api.tracing.closures import ClosedOverWarning
+from autopart.api.tracing.mutation import MutationWarning
+from autopart.api.tracing.tag import tag
+from autopart.api.tracing.trace import LoadedProgram, load
 from autopart.base.errors import (
     ArgumentError,
     BlockedError,
@@ -69,12 +69,12 @@ from autopart.core.passes.run_passes import PassWarning
 from autopart.costmodel import Device, register_cost_model, register_device
 from autopart.costmodel.estimate import CostModel, Estimate
 from autopart.search.budget import Budget
-from autopart.search.cost import Cost, StepSeconds
+from autopart.search.evaluation.cost import Cost, StepSeconds
+from autopart.search.evaluation.jobs import Job
 from autopart.search.execution import Serial, register_executor
 from autopart.search.execution.processes import Processes
 from autopart.search.ilp.hybrid import Hybrid
 from autopart.search.ilp.ilp import ILP
-from autopart.search.jobs import Job
 from autopart.search.mcts.mcts import MCTS
 from autopart.search.optimizers.annealing import Annealing
 from autopart.search.optimizers.exhaustive import Exhaustive
@@ -86,7 +86,7 @@ from autopart.search.space import register_decision_kind, register_named_schedul
 from autopart.spmd.device_local import LoweringOptions
 
 if TYPE_CHECKING:
-    from autopart.api import nnx as nnx
+    from autopart.api.jitted import nnx as nnx
     from autopart.search.execution.ray import Ray
 
 __all__ = [
@@ -194,7 +194,7 @@ def __getattr__(name: str) -> object:
         return Ray
     if name == "nnx":
         try:
-            from autopart.api import nnx
+            from autopart.api.jitted import nnx
         except ModuleNotFoundError as error:
             raise ImportError(f"ap.nnx needs the package flax: pip install flax ({error})") from error
         return nnx

@@ -26,7 +26,7 @@ from autopart.core.ops.ops_table import ops_table
 SETTING = """
 import jax
 import autopart as ap
-from autopart.core.actions import action_of
+from autopart.core.table.actions import action_of
 from autopart.costmodel import Device
 from autopart.pairwise import PairwiseProblem
 from autopart.search.space import register_decision_kind

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import autopart as ap
-from autopart.costmodel.optimised_hlo import Instruction, OptimisedHlo
-from autopart.costmodel.topologies import topology_devices
-from autopart.costmodel.xla_compile import CLOCK_HZ, compile_device_local
+from autopart.costmodel.xla.optimised_hlo import Instruction, OptimisedHlo
+from autopart.costmodel.xla.topologies import topology_devices
+from autopart.costmodel.xla.xla_compile import CLOCK_HZ, compile_device_local
 from experiments.kept import write
 
 DEVICES = {"v5e": "tpu_v5e", "v3": "tpu_v3", "v4": "tpu_v4", "v5p": "tpu_v5p", "v6e": "tpu_v6e"}

@@ -50,12 +50,12 @@ RELIED_ON = {
 def test_names_relied_on_exist(module):
     found = importlib.import_module(module)
     gone = [name for name in RELIED_ON[module] if not hasattr(found, name)]
-    assert not gone, f"jax {jax.__version__} has no {module}.{gone}: adapt autopart/core/jax_private.py"
+    assert not gone, f"jax {jax.__version__} has no {module}.{gone}: adapt autopart/core/doors/jax_private.py"
 
 
 def test_a_device_local_module_runs_in_shard_map_and_knows_its_device():
     """Parsing, bytecode, merging, the call, and partition_id as the row-major position in the mesh."""
-    from autopart.core.jax_internals import device_local_call, parse_module
+    from autopart.core.doors.jax_internals import device_local_call, parse_module
 
     module = parse_module("""
         func.func public @main(%x: tensor<1x1xi32>) -> tensor<1x1xi32> {
@@ -74,7 +74,7 @@ def test_a_device_local_module_runs_in_shard_map_and_knows_its_device():
 
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint32", "bfloat16", "float32", "complex64"])
 def test_element_types_go_to_mlir_and_back(dtype):
-    from autopart.core.jax_internals import element_type, ir, make_context, numpy_dtype
+    from autopart.core.doors.jax_internals import element_type, ir, make_context, numpy_dtype
 
     with make_context(), ir.Location.unknown():
         assert numpy_dtype(str(element_type(jax.numpy.dtype(dtype)))) == jax.numpy.dtype(dtype)

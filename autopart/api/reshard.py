@@ -24,10 +24,10 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from autopart.base.arguments import FLAG, Kind, check, instance, sequence, whole
 from autopart.base.errors import CallError
-from autopart.core.jax_internals import device_local_call, element_type, func, ir, make_context, wrap_key
+from autopart.core.doors.jax_internals import device_local_call, element_type, func, ir, make_context, wrap_key
 from autopart.core.mesh import Mesh
 from autopart.spmd.device_local import COST
-from autopart.spmd.emitter import Emitter
+from autopart.spmd.emission.emitter import Emitter
 from autopart.spmd.redistribution import CollectiveCost, DistributedType, DistributedTypeError, Plan, plan
 
 

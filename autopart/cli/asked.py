@@ -16,12 +16,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autopart.api.lowered import Lowered
-from autopart.api.microbatch import Microbatch
+from autopart.api.jitted.lowered import Lowered
 from autopart.api.plan.plan import Plan
-from autopart.api.recompute import Recompute
-from autopart.api.rewritings import batch_inputs
-from autopart.api.tactic import Tactic
+from autopart.api.programs.rewritings import batch_inputs
+from autopart.api.tactics.microbatch import Microbatch
+from autopart.api.tactics.recompute import Recompute
+from autopart.api.tactics.tactic import Tactic
 from autopart.base.errors import ArgumentError, MeshError
 from autopart.cli.command_inputs import Given, mesh_of, numbers_of, program_of, schedule_of
 from autopart.core.mesh import Mesh

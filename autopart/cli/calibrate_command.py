@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from autopart.api.calibration import calibrate as measured
+from autopart.api.measured.calibration import calibrate as measured
 
 
 @click.command()

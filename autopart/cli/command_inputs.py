@@ -17,15 +17,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from autopart.api.any_jit import any_jit
-from autopart.api.jit import known_options
-from autopart.api.lowered import Lowered
-from autopart.api.method import Method
+from autopart.api.jitted.any_jit import any_jit
+from autopart.api.jitted.jit import known_options
+from autopart.api.jitted.lowered import Lowered
+from autopart.api.jitted.method import Method
 from autopart.api.plan.plan import Plan
-from autopart.api.schedule_named import named_object
-from autopart.api.schedule_named import schedule_of as schedule_named
-from autopart.api.tactic import Tactic
-from autopart.api.trace import LoadedProgram, Traced, load
+from autopart.api.tactics.schedule_named import named_object
+from autopart.api.tactics.schedule_named import schedule_of as schedule_named
+from autopart.api.tactics.tactic import Tactic
+from autopart.api.tracing.trace import LoadedProgram, Traced, load
 from autopart.base.arguments import is_sequence, shown, takes
 from autopart.base.errors import ArgumentError, MeshError
 from autopart.cli.python_file import check_not_python

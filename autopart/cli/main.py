@@ -18,7 +18,7 @@ from typing import TextIO
 
 import click
 
-from autopart.api.verification import on_the_host
+from autopart.api.jitted.verification import on_the_host
 from autopart.base.errors import PartitionError, PartitionWarning
 from autopart.base.quoting import one_line
 from autopart.base.user_line import is_of_user

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any
 
-from autopart.api.ranking import ranking
+from autopart.api.compared.ranking import ranking
 from autopart.base.errors import ArgumentError, PartitionError
 from autopart.cli.asked import Asked
 from autopart.cli.raised_by_program import said_of

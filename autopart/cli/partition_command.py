@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from autopart.api.lowered import Lowered
+from autopart.api.jitted.lowered import Lowered
 from autopart.base.written_file import write_text
 from autopart.cli.asked import Asked
 from autopart.cli.command_options import SAVE_PLAN, partitioned, show

@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from autopart.api.automatic import AutomaticPartition
-from autopart.api.lowered import Lowered
-from autopart.api.named import named_schedules
-from autopart.api.ranking import ranking
+from autopart.api.compared.named import named_schedules
+from autopart.api.compared.ranking import ranking
+from autopart.api.jitted.lowered import Lowered
+from autopart.api.tactics.automatic import AutomaticPartition
 from autopart.cli.asked import Asked
 from autopart.cli.command_options import (
     BUDGET,

@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from autopart.api.sweep import SWEEP_BUDGET
-from autopart.api.sweep import sweep as sweep_meshes
-from autopart.api.sweep_rows import Sweep
+from autopart.api.compared.sweep import SWEEP_BUDGET
+from autopart.api.compared.sweep import sweep as sweep_meshes
+from autopart.api.compared.sweep_rows import Sweep
 from autopart.cli.command_inputs import prices_of, program_of, schedule_of, sizes_of
 from autopart.cli.command_options import (
     BUDGET,

@@ -6,8 +6,8 @@ import dataclasses
 
 import click
 
-from autopart.api.verification import host_devices
-from autopart.api.verification import verify as verified
+from autopart.api.jitted.verification import host_devices
+from autopart.api.jitted.verification import verify as verified
 from autopart.base.errors import CallError
 from autopart.cli.asked import Asked
 from autopart.cli.command_options import partitioned, show, whether

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from autopart.api.warmup import warmup as compile_kernels
+from autopart.api.jitted.warmup import warmup as compile_kernels
 from autopart.cli.command_options import JSON, show
 
 

@@ -6,7 +6,7 @@ import dataclasses
 
 import click
 
-from autopart.api.tactics import REPLICATED
+from autopart.api.tactics.manual import REPLICATED
 from autopart.base.errors import ArgumentError
 from autopart.cli.asked import Asked
 from autopart.cli.command_options import partitioned, show, whether

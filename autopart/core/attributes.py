@@ -18,7 +18,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from autopart.core.jax_internals import chlo, ir, numpy_dtype, stablehlo
+from autopart.core.doors.jax_internals import chlo, ir, numpy_dtype, stablehlo
 from autopart.core.op import Opaque
 
 _DENSE_ARRAYS = (

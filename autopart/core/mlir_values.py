@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from autopart.core.jax_internals import ir, numpy_dtype, stablehlo
+from autopart.core.doors.jax_internals import ir, numpy_dtype, stablehlo
 from autopart.core.op import TensorType
 from autopart.core.op_spec_import import tensor_type
 

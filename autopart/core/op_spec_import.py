@@ -21,7 +21,7 @@ from typing import Any
 
 from autopart.base.errors import ProgramError
 from autopart.core.attributes import decode, decode_complex_constant, decode_constant
-from autopart.core.jax_internals import ir, op_text
+from autopart.core.doors.jax_internals import ir, op_text
 from autopart.core.op import OpSpec, TensorType
 from autopart.core.ops.rule import default_attributes
 

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 
 from autopart.base.quoting import one_line
 from autopart.core.program import Program
-from autopart.core.text import op_text, tensor, value_names
+from autopart.core.table.text import op_text, tensor, value_names
 
 
 def program_text(program: Program) -> str:

@@ -15,8 +15,8 @@ from autopart.costmodel.estimate import CollectiveTotal, CostModel, Estimate, es
 from autopart.costmodel.hardware.devices import Device, device, devices, register_device
 from autopart.costmodel.hardware.fabric import CollectiveCurve, DeviceError, Network, Switch, Torus
 from autopart.costmodel.hardware.links import Links, mesh_links
-from autopart.costmodel.topologies import topology_devices
-from autopart.costmodel.xla_compile import XlaCompile, XlaCpuMemory
+from autopart.costmodel.xla.topologies import topology_devices
+from autopart.costmodel.xla.xla_compile import XlaCompile, XlaCpuMemory
 from autopart.spmd.device_local import DeviceLocal
 
 __all__ = [

@@ -28,7 +28,7 @@ from autopart.base.registry import Registry
 from autopart.core.mesh import Mesh
 from autopart.costmodel.estimate import CostModel, Estimate, estimate
 from autopart.costmodel.hardware.gpu_targets import GPU_TARGETS
-from autopart.costmodel.xla_compile import XlaCompile, XlaCpuMemory
+from autopart.costmodel.xla.xla_compile import XlaCompile, XlaCpuMemory
 from autopart.spmd.device_local import DeviceLocal
 
 COST_MODEL = function_of(2) | Kind("the name of a cost model", TEXT.legal) | NONE

@@ -26,8 +26,8 @@ from autopart.base.html import lines_html, table_html
 from autopart.base.quoting import one_line
 from autopart.base.units import bytes_text, seconds_text
 from autopart.base.written_file import write_text
+from autopart.core.doors.user_function import called, name_of
 from autopart.core.mesh import Mesh
-from autopart.core.user_function import called, name_of
 from autopart.costmodel.breakdown import BufferRow, OpRow, top_buffers, top_rows
 from autopart.costmodel.compiled.fusion.kernel_graph import DEF_MOVE, USE_MOVE
 from autopart.costmodel.compiled.links.redistribution_costs import StepCost

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
+from autopart.core.table.partitioning import Partitioning
 from autopart.costmodel.compiled.facts.op_classes import op_work
 from autopart.spmd.device_local import DeviceLocal
-from autopart.spmd.gathered import tiled_dims
+from autopart.spmd.lowering.gathered import tiled_dims
 
 IDLE_SHARE = 0.01
 """An axis that divides less than this share of the flop is idle: however many devices it has, the step's arithmetic is

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from autopart.core.jax_internals import xla_flop
+from autopart.core.doors.jax_internals import xla_flop
 from autopart.core.op import TensorType
 from autopart.core.ops.example_import import example_op
 from autopart.core.ops.rule import Example, Rule, rules

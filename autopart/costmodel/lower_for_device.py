@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from autopart.base.errors import MeshError
 from autopart.core.mesh import Mesh
-from autopart.core.partitioning import Partitioning
+from autopart.core.table.partitioning import Partitioning
 from autopart.costmodel.compiled.links.redistribution_seconds import RedistributionSeconds
 from autopart.costmodel.hardware.links import mesh_links
 from autopart.spmd.device_local import DeviceLocal, LoweringContext, LoweringOptions, lower

@@ -15,11 +15,11 @@ from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
 from autopart.base.units import bytes_text, seconds_text
-from autopart.core.partitioning import Partitioning
 from autopart.core.passes.padding.twins import twin_of
+from autopart.core.table.partitioning import Partitioning
 from autopart.costmodel.lower_for_device import lower_for_device
-from autopart.search.evaluator import SearchTask
-from autopart.search.jobs import State
+from autopart.search.evaluation.evaluator import SearchTask
+from autopart.search.evaluation.jobs import State
 from autopart.search.problem import Problem
 from autopart.search.space.next_values import next_values
 from autopart.search.space.open_tiles import in_use

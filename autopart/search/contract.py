@@ -17,15 +17,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from autopart.core.doors.jax_internals import parse_module
 from autopart.core.importer.replay import import_module
-from autopart.core.jax_internals import parse_module
 from autopart.core.mesh import Mesh
-from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
+from autopart.core.table.partitioning import Partitioning
 from autopart.search.budget import Budget
-from autopart.search.evaluator import Evaluator, SearchTask
+from autopart.search.evaluation.evaluator import Evaluator, SearchTask
+from autopart.search.evaluation.jobs import Job, Result
 from autopart.search.execution.executor import Session
-from autopart.search.jobs import Job, Result
 from autopart.search.search import Search, SearchResult, search
 
 MESH = Mesh({"a": 4, "b": 2}, device="tpu_v3")

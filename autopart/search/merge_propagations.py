@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from autopart.core.actions import Action, Propagate
-from autopart.core.partitioning import Partitioning
+from autopart.core.table.actions import Action, Propagate
+from autopart.core.table.partitioning import Partitioning
 
 
 def with_merged_propagations(partitioning: Partitioning, parts: Sequence[Sequence[Action]]) -> list[Action]:

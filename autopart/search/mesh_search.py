@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autopart.core.partitioning import Partitioning
+from autopart.core.table.partitioning import Partitioning
 from autopart.search.baselines import MOST
 from autopart.search.budget import Budget
 from autopart.search.execution.executor import Lost, Session, WorkerError

@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 
 from autopart.search.baselines import ByAxis, cost_baselines
 from autopart.search.budget import BudgetMeter, BudgetSpent
-from autopart.search.evaluator import SearchTask
+from autopart.search.evaluation.evaluator import SearchTask
+from autopart.search.evaluation.jobs import Job, Question, Result, State, states_of_lost
 from autopart.search.execution.executor import Lost, Session, WorkerError
-from autopart.search.jobs import Job, Question, Result, State, states_of_lost
 from autopart.search.space.decisions import Decision
 from autopart.search.space.several_axes import Combined
 

@@ -13,7 +13,7 @@ from autopart.base.quoting import one_line
 from autopart.base.units import bytes_text, seconds_text
 
 if TYPE_CHECKING:
-    from autopart.search.jobs import State
+    from autopart.search.evaluation.jobs import State
     from autopart.search.problem import Problem
 
 BAR = 20

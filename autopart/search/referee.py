@@ -29,9 +29,9 @@ from typing import Any
 from autopart.base.quoting import one_line
 from autopart.costmodel.estimate import CostModel
 from autopart.costmodel.lower_for_device import lower_for_device
-from autopart.search.cost import Cost, StateCosts
-from autopart.search.evaluator import Evaluator, SearchTask
-from autopart.search.jobs import Job, State
+from autopart.search.evaluation.cost import Cost, StateCosts
+from autopart.search.evaluation.evaluator import Evaluator, SearchTask
+from autopart.search.evaluation.jobs import Job, State
 from autopart.search.problem import Problem
 from autopart.search.progress import RefereeLine
 from autopart.spmd.device_local import DeviceLocal

@@ -18,8 +18,8 @@ from typing import Any
 
 from autopart.base.gc_pause import gc_paused
 from autopart.base.units import bytes_text, seconds_text
-from autopart.core.actions import Action, row_of
-from autopart.core.partitioning import Partitioning
+from autopart.core.table.actions import Action, row_of
+from autopart.core.table.partitioning import Partitioning
 from autopart.costmodel.breakdown import top_buffers
 from autopart.costmodel.compiled.simulator import Simulator
 from autopart.costmodel.cost_models import called_cost_model, cost_model_of
@@ -29,11 +29,11 @@ from autopart.costmodel.lower_for_device import lower_for_device
 from autopart.search.baselines import ByAxis
 from autopart.search.budget import Budget, BudgetMeter, BudgetSpent
 from autopart.search.comparison import compared
-from autopart.search.cost import Cost, Objective, StepSeconds
-from autopart.search.evaluator import SearchTask
+from autopart.search.evaluation.cost import Cost, Objective, StepSeconds
+from autopart.search.evaluation.evaluator import SearchTask
+from autopart.search.evaluation.jobs import State
 from autopart.search.execution.executor import Executor, Session, begun, executor_of
 from autopart.search.interrupts import interrupts_kept
-from autopart.search.jobs import State
 from autopart.search.merge_propagations import with_merged_propagations
 from autopart.search.optimizers.optimizer import FindsBound, Optimizer, OptimizerError, optimizer_of
 from autopart.search.problem import Observer, Problem

@@ -21,22 +21,22 @@ import numpy as np
 
 from autopart.base.arguments import FLAG, Kind, check_fields, having, whole
 from autopart.core.layout import axes_by_dim, local_shape, pending_axes
-from autopart.core.mapping_table import MappingTable
 from autopart.core.mesh import Mesh
 from autopart.core.op import SUM, TensorType
-from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
-from autopart.spmd.layouts import layouts_hash, loops_hash
-from autopart.spmd.lowered_layouts import lowered_layouts
-from autopart.spmd.passage_arrays import PassageArrays, passage_arrays
-from autopart.spmd.pending_prices import Given
-from autopart.spmd.placement import Grouping, Placement, place, read_positions, stored_values, use_places
-from autopart.spmd.read_stretches import unpacked
+from autopart.core.table.mapping_table import MappingTable
+from autopart.core.table.partitioning import Partitioning
+from autopart.spmd.lowering.layouts import layouts_hash, loops_hash
+from autopart.spmd.lowering.lowered_layouts import lowered_layouts
+from autopart.spmd.lowering.placement import Grouping, Placement, place, read_positions, stored_values, use_places
+from autopart.spmd.lowering.read_stretches import unpacked
+from autopart.spmd.lowering.shared_stretches import shared_stretches
 from autopart.spmd.redistribution import DistributedType, Plan, plan
 from autopart.spmd.redistribution.forms import EmittedCost
 from autopart.spmd.redistribution.stretch_step import with_stretches
 from autopart.spmd.redistribution.types import SubAxis
-from autopart.spmd.shared_stretches import shared_stretches
+from autopart.spmd.sums.passage_arrays import PassageArrays, passage_arrays
+from autopart.spmd.sums.pending_prices import Given
 
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "all_permute")
 """Kinds that communicate, in the order in which tables show them; all_slice is local and not counted."""
@@ -99,7 +99,7 @@ class DeviceLocal:
     native[value]         layout in which the op leaves the value
     settled[value]        layout in which the value waits for its uses
     required[use]         layout in which a use reads it
-    stretch[use]          the stretches that a use reads instead of the tile, packed (`spmd/read_stretches.py`); 0: none
+    stretch[use]          the stretches that a use reads instead of the tile, packed (`read_stretches.py`); 0: none
     passing[op]           bit a: the op does not loop over axis a, but works on parts of what is pending on it
     at_def                values that are redistributed from native to settled right after their op
     placement             redistributions for uses

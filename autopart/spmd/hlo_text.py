@@ -15,10 +15,10 @@ from contextlib import contextmanager
 
 from autopart.base.quoting import one_line
 from autopart.core.control_flow import Branches, Loop, Region
-from autopart.core.text import op_text, tensor, value_names
+from autopart.core.table.text import op_text, tensor, value_names
 from autopart.spmd.device_local import DeviceLocal
+from autopart.spmd.emission.walk import Walk
 from autopart.spmd.redistribution import Plan
-from autopart.spmd.walk import Walk
 
 
 def hlo_text(local: DeviceLocal, lines: bool = False) -> str:

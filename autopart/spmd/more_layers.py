@@ -1,4 +1,4 @@
-"""The lowering of a program with more layers, from that of one with fewer (`core/fewer_layers.py`).
+"""The lowering of a program with more layers, from that of one with fewer (`core/repeats/fewer_layers.py`).
 
     fewer    layouts of layers 1  2  3  8                 more    layouts of layers 1  2  3  3  3  3  3  8
 
@@ -14,8 +14,8 @@ from dataclasses import replace
 import numpy as np
 
 from autopart.base.jit.kernels import kernel
-from autopart.core.like_ops import Like
 from autopart.core.program import Program
+from autopart.core.repeats.like_ops import Like
 from autopart.spmd.device_local import DeviceLocal, LoweringContext, placed
 
 

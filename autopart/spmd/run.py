@@ -22,12 +22,12 @@ import numpy as np
 from jax.experimental.layout import Format, Layout
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from autopart.core.jax_internals import device_local_call, ir, numpy_dtype
+from autopart.core.doors.jax_internals import device_local_call, ir, numpy_dtype
+from autopart.core.doors.xla_options import for_devices
 from autopart.core.layout import axes_by_dim
 from autopart.core.mesh import Mesh
-from autopart.core.xla_options import for_devices
-from autopart.spmd.compiled_right import compile_right_on_cpu
 from autopart.spmd.device_local import DeviceLocal
+from autopart.spmd.for_xla.compiled_right import compile_right_on_cpu
 
 _MOST_DIMS = 16
 

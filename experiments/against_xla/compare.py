@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from autopart.costmodel.hlo_collectives import Collective, seconds
+from autopart.costmodel.xla.hlo_collectives import Collective, seconds
 from experiments.against_xla.cases import CASES, Case
 from experiments.against_xla.compiled import KEPT
 

@@ -13,10 +13,10 @@ import jax
 import numpy as np
 
 import autopart as ap
-from autopart.costmodel.hlo_collectives import collectives
-from autopart.costmodel.optimised_hlo import OptimisedHlo
-from autopart.costmodel.topologies import topology_devices
-from autopart.costmodel.xla_compile import CLOCK_HZ
+from autopart.costmodel.xla.hlo_collectives import collectives
+from autopart.costmodel.xla.optimised_hlo import OptimisedHlo
+from autopart.costmodel.xla.topologies import topology_devices
+from autopart.costmodel.xla.xla_compile import CLOCK_HZ
 from experiments.against_xla.cases import Case
 from experiments.against_xla.hlo import cycles_by_class
 from experiments.compiled_programs import CompiledPrograms

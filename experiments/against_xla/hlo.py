@@ -2,14 +2,14 @@
 
     %fusion.7 = fusion(...), calls=%f, "estimated_cycles":"900"       matmul: %f holds a convolution
 
-Both programs of a pair are read from their texts by this file; `costmodel/hlo_collectives.py` has their collectives.
+Both programs of a pair are read from their texts by this file; `hlo_collectives.py` has their collectives.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 
-from autopart.costmodel.optimised_hlo import Instruction, OptimisedHlo, arrays_in
+from autopart.costmodel.xla.optimised_hlo import Instruction, OptimisedHlo, arrays_in
 
 MOVES = {
     "copy", "transpose", "bitcast", "reshape", "parameter", "tuple", "get-tuple-element", "constant", "slice", "pad",

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from autopart.costmodel.topologies import topology_devices
-from autopart.costmodel.xla_compile import CLOCK_HZ
+from autopart.costmodel.xla.topologies import topology_devices
+from autopart.costmodel.xla.xla_compile import CLOCK_HZ
 from autopart.spmd.run import jax_mesh
 from experiments.against_xla.cases import of_xla
 from experiments.against_xla.compiled import figures

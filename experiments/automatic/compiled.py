@@ -14,7 +14,7 @@ from typing import Any
 
 import autopart as ap
 from autopart.costmodel import Estimate, estimate
-from autopart.costmodel.xla_compile import XlaCompile
+from autopart.costmodel.xla.xla_compile import XlaCompile
 from experiments.automatic.quality import automatic
 from experiments.simulator_accuracy.pairs import PAIRS, V3, Pair
 from experiments.simulator_accuracy.referee import KEPT

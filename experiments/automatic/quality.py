@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import autopart as ap
-from autopart.api.schedule import run_schedule
+from autopart.api.tactics.schedule import run_schedule
 from autopart.base.units import seconds_text
 from autopart.costmodel.hardware.devices import device
 from experiments.automatic.cases import CASES, MESH, Case
@@ -19,7 +19,7 @@ BUDGET = ap.Budget(1500)
 
 @dataclass(frozen=True)
 class Row:
-    """One schedule of one case; `rank` orders by memory excess, then the objective (`autopart.search.cost`)."""
+    """One schedule of one case; `rank` orders by memory excess, then the objective."""
 
     schedule: str
     step_s: float

@@ -7,8 +7,8 @@ import warnings
 from typing import Any
 
 import autopart as ap
-from autopart.api.schedule import run_schedule
-from autopart.costmodel.xla_compile import XlaCompile
+from autopart.api.tactics.schedule import run_schedule
+from autopart.costmodel.xla.xla_compile import XlaCompile
 from experiments.automatic.cases import MESH, traced
 from experiments.automatic.quality import automatic
 from experiments.models import t32

@@ -10,9 +10,9 @@ import warnings
 from typing import Any
 
 import autopart as ap
-from autopart.core.partitioning import Partitioning
-from autopart.search.evaluator import SearchTask
-from autopart.search.jobs import Job
+from autopart.core.table.partitioning import Partitioning
+from autopart.search.evaluation.evaluator import SearchTask
+from autopart.search.evaluation.jobs import Job
 from autopart.search.search import Search, search
 from autopart.search.space.decision_space import DecisionSpace
 from experiments.automatic.cases import CASES, MESH, T32_SCHEDULES, traced

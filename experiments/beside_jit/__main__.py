@@ -15,9 +15,9 @@ from typing import Any
 import jax
 
 import autopart as ap
-from autopart.costmodel.optimised_hlo import estimated_cycles
-from autopart.costmodel.topologies import topology_devices
-from autopart.costmodel.xla_compile import CLOCK_HZ, compile_device_local
+from autopart.costmodel.xla.optimised_hlo import estimated_cycles
+from autopart.costmodel.xla.topologies import topology_devices
+from autopart.costmodel.xla.xla_compile import CLOCK_HZ, compile_device_local
 from experiments.beside_jit.cases import Case, chosen, drawn
 from experiments.convolution_grids import DEVICES
 from experiments.kept import write

@@ -16,9 +16,9 @@ from typing import Any
 import autopart as ap
 from autopart.costmodel import SimulatorOptions
 from autopart.costmodel import estimate as price
-from autopart.costmodel.topologies import topology_devices
-from autopart.costmodel.xla_compile import CLOCK_HZ
-from autopart.spmd.export import export
+from autopart.costmodel.xla.topologies import topology_devices
+from autopart.costmodel.xla.xla_compile import CLOCK_HZ
+from autopart.spmd.emission.export import export
 from autopart.spmd.run import jax_mesh, on_mesh
 from experiments.against_xla.compiled import figures, key_of
 from experiments.fitting.cases import CASES, Case

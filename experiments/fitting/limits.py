@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any
 
 import autopart as ap
-from autopart.api.kept_results import kept_instead
-from autopart.api.kept_subsets import ROOM
-from autopart.api.rewritings import Rewriting, batch_inputs
-from autopart.api.trace import Traced
-from autopart.api.tried_programs import Setting, named_only
+from autopart.api.programs.kept_results import kept_instead
+from autopart.api.programs.kept_subsets import ROOM
+from autopart.api.programs.rewritings import Rewriting, batch_inputs
+from autopart.api.programs.tried_programs import Setting, named_only
+from autopart.api.tracing.trace import Traced
 from autopart.costmodel.hardware.devices import device, register_device
 from experiments.fitting import model
 from experiments.models import t32, unet

@@ -14,14 +14,14 @@ from typing import Any
 import jax
 
 import autopart as ap
-from autopart.core.xla_options import for_devices
-from autopart.costmodel.gpu_kernels import runs
+from autopart.core.doors.xla_options import for_devices
 from autopart.costmodel.hardware.devices import device
 from autopart.costmodel.hardware.gpu_targets import AMPLE_BYTES
-from autopart.costmodel.optimised_hlo import OptimisedHlo
-from autopart.costmodel.topologies import topology_devices
-from autopart.costmodel.two_streams import replay
-from autopart.costmodel.xla_compile import allocated_bytes
+from autopart.costmodel.xla.gpu_kernels import runs
+from autopart.costmodel.xla.optimised_hlo import OptimisedHlo
+from autopart.costmodel.xla.topologies import topology_devices
+from autopart.costmodel.xla.two_streams import replay
+from autopart.costmodel.xla.xla_compile import allocated_bytes
 from autopart.spmd.run import jax_mesh, on_mesh
 from experiments.against_xla.cases import of_xla
 from experiments.compiled_programs import CompiledPrograms

@@ -16,9 +16,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from autopart.core.xla_options import for_devices
+from autopart.core.doors.xla_options import for_devices
 from autopart.costmodel.breakdown import top_buffers
-from autopart.costmodel.topologies import topology_devices
+from autopart.costmodel.xla.topologies import topology_devices
 from experiments.gpu_accuracy.cases import Case
 from experiments.gpu_accuracy.compiled import sides
 

@@ -24,12 +24,12 @@ os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_p
 import jax
 
 import autopart as ap
-from autopart.api.lowered import Lowered
-from autopart.api.schedule import run_schedule
-from autopart.api.trace import Options, trace
+from autopart.api.jitted.lowered import Lowered
+from autopart.api.tactics.schedule import run_schedule
+from autopart.api.tracing.trace import Options, trace
 from autopart.core.importer import read_module
-from autopart.core.partitioning import Partitioning
 from autopart.core.passes import IMPORT_PASSES, Recomputation, run_passes
+from autopart.core.table.partitioning import Partitioning
 from autopart.costmodel.compiled.simulator import Simulator
 from autopart.search.space.decision_space import DecisionSpace
 from experiments.growth.families import FAMILIES, Case

@@ -26,15 +26,15 @@ from typing import Any
 os.environ["JAX_PLATFORMS"] = "cpu"
 
 import autopart as ap
-from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
+from autopart.core.table.partitioning import Partitioning
 from autopart.costmodel.compiled.simulator import Simulator
 from autopart.costmodel.lower_for_device import lower_for_device
 from autopart.pairwise import solve
 from autopart.pairwise.anytime import load_kernels
 from autopart.search.budget import Budget
-from autopart.search.cost import StepSeconds
-from autopart.search.evaluator import SearchTask
+from autopart.search.evaluation.cost import StepSeconds
+from autopart.search.evaluation.evaluator import SearchTask
 from autopart.search.ilp.bound import ROUNDING
 from autopart.search.ilp.decisive_moves import decisive_moves
 from autopart.search.ilp.every_op import every_op

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 import autopart as ap
-from autopart.core.partitioning import Partitioning
+from autopart.core.table.partitioning import Partitioning
 
 MESHES = {
     "{a:4}": ap.Mesh({"a": 4}, device="tpu_v3"),

@@ -21,13 +21,13 @@ from typing import Any
 import numpy as np
 
 import autopart as ap
-from autopart.core.partitioning import Partitioning
+from autopart.core.table.partitioning import Partitioning
 from autopart.search.budget import Budget
-from autopart.search.evaluator import SearchTask
+from autopart.search.evaluation.evaluator import SearchTask
+from autopart.search.evaluation.jobs import Question
 from autopart.search.execution.ray import Ray
 from autopart.search.ilp.neighbourhood import model_of
 from autopart.search.ilp.planning import Planner
-from autopart.search.jobs import Question
 from autopart.search.problem import Problem
 from autopart.search.search import Search, search
 from experiments.ilp.cpu_clock import cpu_s

@@ -10,11 +10,11 @@ from typing import Any
 import jax
 
 import autopart as ap
-from autopart.api.schedule import run_schedule
-from autopart.core.actions import Action, Propagate
-from autopart.core.conflicts import conflicts
-from autopart.core.partitioning import Partitioning
+from autopart.api.tactics.schedule import run_schedule
 from autopart.core.program import Program
+from autopart.core.table.actions import Action, Propagate
+from autopart.core.table.conflicts import conflicts
+from autopart.core.table.partitioning import Partitioning
 from experiments.kept import write
 from experiments.models import unet
 from experiments.models.tactics import UNET_BP, UNET_MP, UNET_Z2, UNET_Z3

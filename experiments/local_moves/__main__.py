@@ -23,7 +23,7 @@ RESULTS = Path(__file__).with_name("results.json")
 TABLE = Path(__file__).with_name("table.md")
 FIGURE = Path(__file__).with_name("figure.png")
 CLOCK_HZ = 1.5e9
-"""Of v5e, as in `autopart.costmodel.xla_compile`."""
+"""Of v5e, as in `autopart.costmodel.xla.xla_compile`."""
 
 SMALL_CYCLES = 20_000
 """Below this, differences of matmuls in and out of VMEM are as large as copies."""

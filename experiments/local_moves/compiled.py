@@ -21,9 +21,9 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from autopart.api.reshard import device_local_plan
 from autopart.costmodel import device
-from autopart.costmodel.optimised_hlo import estimated_cycles
-from autopart.costmodel.topologies import topology_devices
-from autopart.costmodel.xla_compile import CLOCK_HZ
+from autopart.costmodel.xla.optimised_hlo import estimated_cycles
+from autopart.costmodel.xla.topologies import topology_devices
+from autopart.costmodel.xla.xla_compile import CLOCK_HZ
 from experiments.local_moves.cases import DEVICE, DTYPES, MESH, TOPOLOGY, Case
 
 COLUMNS = 128

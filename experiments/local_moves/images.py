@@ -54,8 +54,8 @@ def cycles(
     device: str, dtype: jnp.dtype, kind: str, images: int, side: int, features: int, dim: int, turned: bool
 ) -> float:
     """Estimated cycles of one program."""
-    from autopart.costmodel.optimised_hlo import OptimisedHlo
-    from autopart.costmodel.topologies import topology_devices
+    from autopart.costmodel.xla.optimised_hlo import OptimisedHlo
+    from autopart.costmodel.xla.topologies import topology_devices
 
     def moved(x: jax.Array, move: Callable[[jax.Array, int], jax.Array]) -> jax.Array:
         return move(x.transpose(TURN), TURN.index(dim)).transpose(BACK) if turned else move(x, dim)

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from autopart.costmodel.optimised_hlo import estimated_cycles
-from autopart.costmodel.topologies import topology_devices
-from autopart.costmodel.xla_compile import CLOCK_HZ, compile_device_local
+from autopart.costmodel.xla.optimised_hlo import estimated_cycles
+from autopart.costmodel.xla.topologies import topology_devices
+from autopart.costmodel.xla.xla_compile import CLOCK_HZ, compile_device_local
 from experiments.kept import write
 from experiments.mixed_precision.programs import TOPOLOGY, MixedPair, pairs
 

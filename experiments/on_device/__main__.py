@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import autopart as ap
-from autopart.costmodel.gpu_kernels import kernel_seconds
 from autopart.costmodel.hardware.devices import device
-from autopart.costmodel.optimised_hlo import OptimisedHlo
+from autopart.costmodel.xla.gpu_kernels import kernel_seconds
+from autopart.costmodel.xla.optimised_hlo import OptimisedHlo
 from experiments import kept
 from experiments.on_device.steps import STEPS
 

@@ -23,12 +23,12 @@ os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=32".strip()
 
 import autopart as ap
-from autopart.api.lowered import Lowered
-from autopart.api.schedule import run_schedule
-from autopart.api.trace import Options, Traced, trace
+from autopart.api.jitted.lowered import Lowered
+from autopart.api.tactics.schedule import run_schedule
+from autopart.api.tracing.trace import Options, Traced, trace
 from autopart.core.importer import import_module
-from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
+from autopart.core.table.partitioning import Partitioning
 from experiments.kept import write
 from experiments.models import t32
 from experiments.models.tactics import BP, MP, Z3

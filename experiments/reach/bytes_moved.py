@@ -15,8 +15,8 @@ import jax
 from jax.sharding import NamedSharding
 
 import autopart as ap
-from autopart.costmodel.hlo_collectives import collectives
-from autopart.costmodel.optimised_hlo import OptimisedHlo
+from autopart.costmodel.xla.hlo_collectives import collectives
+from autopart.costmodel.xla.optimised_hlo import OptimisedHlo
 from autopart.spmd.redistribution.collective_cost import sent_share
 from autopart.spmd.run import jax_mesh, on_mesh
 from experiments.reach.cases import Case

@@ -16,10 +16,10 @@ import jax
 from jax.sharding import NamedSharding
 
 import autopart as ap
-from autopart.costmodel.optimised_hlo import OptimisedHlo
-from autopart.costmodel.topologies import topology_devices
-from autopart.costmodel.xla_compile import compute_seconds
-from autopart.spmd.export import export
+from autopart.costmodel.xla.optimised_hlo import OptimisedHlo
+from autopart.costmodel.xla.topologies import topology_devices
+from autopart.costmodel.xla.xla_compile import compute_seconds
+from autopart.spmd.emission.export import export
 from autopart.spmd.run import jax_mesh, on_mesh
 from experiments.reach.bytes_moved import sent
 from experiments.reach.cases import TOPOLOGY, Case

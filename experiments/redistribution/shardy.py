@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from jax.extend.mlir.passmanager import PassManager
 
-from autopart.core.jax_internals import ir, make_context
+from autopart.core.doors.jax_internals import ir, make_context
 from experiments.redistribution.problems import Problem
 
 _STEP = re.compile(r"= sdy\.(\w+) .*out_sharding=<@mesh, \[(.*?)\]> : ")

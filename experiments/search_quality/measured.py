@@ -14,8 +14,8 @@ import warnings
 from typing import Any
 
 import autopart as ap
-from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
+from autopart.core.table.partitioning import Partitioning
 from autopart.search.search import Search, search
 
 SEARCHES: dict[str, dict[str, Any]] = {

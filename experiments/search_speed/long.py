@@ -29,10 +29,10 @@ import jax
 import numpy as np
 
 import autopart as ap
-from autopart.api.trace import Options, trace
-from autopart.core.partitioning import Partitioning
+from autopart.api.tracing.trace import Options, trace
 from autopart.core.program import Program
-from autopart.search.evaluator import Evaluator, SearchTask
+from autopart.core.table.partitioning import Partitioning
+from autopart.search.evaluation.evaluator import Evaluator, SearchTask
 from autopart.search.search import Search, search
 from autopart.search.space.decision_space import DecisionSpace
 from autopart.spmd.device_local import LoweringOptions

@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 
 import autopart as ap
-from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
+from autopart.core.table.partitioning import Partitioning
 from autopart.costmodel.lower_for_device import lower_for_device
-from autopart.search.evaluator import Evaluator, SearchTask
+from autopart.search.evaluation.evaluator import Evaluator, SearchTask
 from autopart.search.space.decision_space import DecisionSpace
 from autopart.spmd.device_local import LoweringOptions
 from experiments.automatic.cases import traced

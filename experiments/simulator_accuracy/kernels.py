@@ -24,8 +24,8 @@ from scipy.sparse.csgraph import connected_components
 
 from autopart.costmodel.compiled.fusion.kernel_graph import KERNEL
 from autopart.costmodel.compiled.simulator import Simulation
-from autopart.costmodel.optimised_hlo import Instruction, OptimisedHlo
-from autopart.costmodel.xla_compile import DEVICE_CLOCK_HZ
+from autopart.costmodel.xla.optimised_hlo import Instruction, OptimisedHlo
+from autopart.costmodel.xla.xla_compile import DEVICE_CLOCK_HZ
 from experiments.simulator_accuracy import labels
 from experiments.simulator_accuracy.outside_pairs import all_pairs
 

@@ -21,7 +21,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from autopart.costmodel.optimised_hlo import OptimisedHlo
+from autopart.costmodel.xla.optimised_hlo import OptimisedHlo
 
 FOLDER = Path(__file__).with_name("labels")
 

@@ -22,7 +22,7 @@ import numpy as np
 from autopart.costmodel.compiled.layout_assignment.assignment import LayoutAssignment
 from autopart.costmodel.compiled.tiled_layouts import NIBBLE
 from autopart.costmodel.hardware.devices import device
-from autopart.costmodel.optimised_hlo import OptimisedHlo
+from autopart.costmodel.xla.optimised_hlo import OptimisedHlo
 from autopart.spmd.device_local import DeviceLocal
 from experiments.simulator_accuracy import labels
 from experiments.simulator_accuracy.outside_pairs import all_pairs

@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 import autopart as ap
-from autopart.costmodel.hlo_collectives import Collective, collective_of, seconds
-from autopart.costmodel.optimised_hlo import Instruction, OptimisedHlo
+from autopart.costmodel.xla.hlo_collectives import Collective, collective_of, seconds
+from autopart.costmodel.xla.optimised_hlo import Instruction, OptimisedHlo
 from experiments.against_xla.cases import CASES, Case
 from experiments.kept import write
 
@@ -79,8 +79,8 @@ def _in_order(
 
 def look_at(case: Case) -> dict[str, Any]:
     """Compiles our program of a case."""
-    from autopart.costmodel.topologies import topology_devices
-    from autopart.costmodel.xla_compile import CLOCK_HZ
+    from autopart.costmodel.xla.topologies import topology_devices
+    from autopart.costmodel.xla.xla_compile import CLOCK_HZ
 
     devices = topology_devices(case.topology)
     low = case.lower(case.load())

@@ -13,11 +13,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from autopart.costmodel.optimised_hlo import OptimisedHlo
-from autopart.costmodel.topologies import topology_devices
-from autopart.costmodel.xla_compile import compile_device_local, compute_seconds
+from autopart.costmodel.xla.optimised_hlo import OptimisedHlo
+from autopart.costmodel.xla.topologies import topology_devices
+from autopart.costmodel.xla.xla_compile import compile_device_local, compute_seconds
 from autopart.spmd.device_local import DeviceLocal
-from autopart.spmd.export import export
+from autopart.spmd.emission.export import export
 from experiments.simulator_accuracy import labels
 from experiments.simulator_accuracy.decode_pairs import DecodePair
 from experiments.simulator_accuracy.outside_pairs import OutsidePair, all_pairs

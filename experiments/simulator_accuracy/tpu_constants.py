@@ -24,9 +24,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from autopart.costmodel import devices
-from autopart.costmodel.optimised_hlo import estimated_cycles
-from autopart.costmodel.topologies import topology_devices
-from autopart.costmodel.xla_compile import CLOCK_HZ
+from autopart.costmodel.xla.optimised_hlo import estimated_cycles
+from autopart.costmodel.xla.topologies import topology_devices
+from autopart.costmodel.xla.xla_compile import CLOCK_HZ
 
 TOPOLOGIES = {
     "tpu_v2": "v2:2x2", "tpu_v3": "v3:2x2", "tpu_v4": "v4:2x2x1", "tpu_v5e": "v5e:2x2", "tpu_v5p": "v5p:2x2x1",

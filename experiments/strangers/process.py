@@ -26,9 +26,9 @@ from typing import Any
 import jax
 
 import autopart as ap
-from autopart.api.jit import platform_of
-from autopart.api.tactic import Tactic
-from autopart.api.trace import LoadedProgram
+from autopart.api.jitted.jit import platform_of
+from autopart.api.tactics.tactic import Tactic
+from autopart.api.tracing.trace import LoadedProgram
 from experiments.strangers.step import Step, table
 
 PACKAGE = Path(ap.__file__).parent

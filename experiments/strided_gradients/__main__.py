@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from autopart.costmodel.optimised_hlo import Instruction, OptimisedHlo, arrays_in
+from autopart.costmodel.xla.optimised_hlo import Instruction, OptimisedHlo, arrays_in
 from experiments.against_xla.hlo import class_of
 from experiments.convolution_grids import by_chip, cycles_us, run
 from experiments.strided_gradients.cases import Case, fitted, held_out

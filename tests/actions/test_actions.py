@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import autopart as ap
-from autopart.core.actions import (
+from autopart.core.table.actions import (
     ACTIONS,
     Action,
     ActionError,

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import autopart as ap
-from autopart.api.tactic import TacticContext
-from autopart.core.actions import Propagate, ShareGathers, Tile
-from autopart.core.conflicts import conflicts, unpartitioned
-from autopart.core.partitioning import Partitioning
+from autopart.api.tactics.tactic import TacticContext
+from autopart.core.table.actions import Propagate, ShareGathers, Tile
+from autopart.core.table.conflicts import conflicts, unpartitioned
+from autopart.core.table.partitioning import Partitioning
 from autopart.spmd.device_local import LoweringOptions, lower
 from tests.property.random_schedules import RandomActionsAnywhere
 from tests.search.steps import MESH, decoder

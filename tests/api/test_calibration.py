@@ -7,7 +7,7 @@ import jax
 import pytest
 
 import autopart as ap
-from autopart.api.calibration import _fit
+from autopart.api.measured.calibration import _fit
 from autopart.costmodel import collective_seconds, device, mesh_links
 from autopart.costmodel.hardware.device_file import write_device
 from autopart.costmodel.hardware.fabric import CollectiveCurve, DeviceError, Switch

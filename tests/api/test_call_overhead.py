@@ -13,7 +13,7 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import autopart as ap
-from autopart.api.compiled import Compiled
+from autopart.api.jitted.compiled import Compiled
 from experiments.call_overhead.__main__ import measured
 from experiments.call_overhead.cases import decoding, update
 

@@ -10,7 +10,7 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import autopart as ap
-from autopart.api.compiled import Compiled
+from autopart.api.jitted.compiled import Compiled
 
 MESH = ap.Mesh({"batch": 8})
 SCHEDULES = {"whole": [], "tiled": [ap.ManualPartition({"a": 0, "b": 0}, axis="batch")]}

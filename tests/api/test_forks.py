@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 from numba.core.compiler_lock import global_compiler_lock
 
-from autopart.api.kept import Kept
+from autopart.api.jitted.kept import Kept
 from autopart.base.own_lock import OwnLock
 
 SECONDS = 20

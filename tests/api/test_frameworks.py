@@ -109,8 +109,8 @@ def test_what_is_changed_and_returned_is_no_reason_to_warn():
 
 
 def test_without_flax_the_error_names_it(monkeypatch):
-    monkeypatch.setitem(sys.modules, "autopart.api.nnx", None)
-    monkeypatch.delattr("autopart.api.nnx", raising=False)
+    monkeypatch.setitem(sys.modules, "autopart.api.jitted.nnx", None)
+    monkeypatch.delattr("autopart.api.jitted.nnx", raising=False)
     with pytest.raises(ImportError, match="pip install flax"):
         _ = ap.nnx
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import autopart as ap
-from autopart.api.verification import verify
+from autopart.api.jitted.verification import verify
 
 MESH = ap.Mesh({"batch": 8})
 BP = ap.ManualPartition({"x": 0}, axis="batch")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import autopart as ap
-from autopart.api.kept import Kept
+from autopart.api.jitted.kept import Kept
 
 MESH = ap.Mesh({"batch": 4})
 BP = ap.ManualPartition({"x": 0}, axis="batch")

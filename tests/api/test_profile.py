@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import pytest
 
 import autopart as ap
-from autopart.api.profile import profile_beside
+from autopart.api.measured.profile import profile_beside
 
 LAYERS, ROWS, WIDTH = 4, 64, 32
 

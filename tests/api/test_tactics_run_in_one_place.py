@@ -9,7 +9,7 @@ import jax
 import pytest
 
 import autopart as ap
-from autopart.core.actions import Propagate, ShareGathers, Tile
+from autopart.core.table.actions import Propagate, ShareGathers, Tile
 from autopart.costmodel.estimate import estimate
 
 X = jax.ShapeDtypeStruct((64, 64), "float32")
@@ -96,8 +96,8 @@ def test_search_in_a_schedule_has_the_schedules_options_and_cost_model_unless_it
         asked.append((wanted.options, wanted.cost_model))
         return real(partitioning, wanted)
 
-    real = ap.api.automatic.search
-    monkeypatch.setattr(ap.api.automatic, "search", listening)
+    real = ap.api.tactics.automatic.search
+    monkeypatch.setattr(ap.api.tactics.automatic, "search", listening)
     own = ap.AutomaticPartition(
         ["b"],
         optimizer="greedy",

@@ -20,12 +20,12 @@ ABOVE = {"__init__.py", "__main__.py", "report", "cli"}
 
 LAZY = {
     ("autopart", "autopart.search.execution.ray"): "ray takes seconds to import, and starts threads",
-    ("autopart", "autopart.api.nnx"): "flax may be missing",
-    ("autopart.api.any_jit", "autopart.api.nnx"): "the same",
-    ("autopart.api.verification", "autopart.api.nnx"): "the same",
+    ("autopart", "autopart.api.jitted.nnx"): "flax may be missing",
+    ("autopart.api.jitted.any_jit", "autopart.api.jitted.nnx"): "the same",
+    ("autopart.api.jitted.verification", "autopart.api.jitted.nnx"): "the same",
     ("autopart.search.execution.executor", "autopart.search.execution.ray"): "the same",
     ("autopart.search.execution.executor", "autopart.search.execution.processes"): "it needs the executor's interface",
-    ("autopart.api.sweep_rows", "autopart.api.sweep_plot"): "matplotlib may be missing",
+    ("autopart.api.compared.sweep_rows", "autopart.api.compared.sweep_plot"): "matplotlib may be missing",
 }
 """Imports of autopart's own modules inside functions, and why."""
 

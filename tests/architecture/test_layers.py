@@ -23,34 +23,45 @@ PASSES = (
 SHARED = ("arrays", "arena", "dot_strength_reduction", "roofline", "sizes", "slots", "tiled_layouts")
 """What all of them read."""
 
+
+def _files(*folders: tuple[str, str]) -> set[str]:
+    """Files by their folder, names in a row."""
+    return {f"{folder}/{name}.py" for folder, names in folders for name in names.split()}
+
+
 DOORS = {
-    "jax": {
-        "core/jax_internals.py", "core/jax_dispatch.py", "core/invalid_numbers.py",
-        "core/jax_private.py", "core/xla_options.py",
-        "core/host_callbacks.py", "core/importer/host_calls.py",
-        "core/importer/jaxprs.py", "core/importer/mutable_refs.py",
-        "spmd/run.py",
-        "api/jit.py", "api/lowered.py", "api/compiled.py", "api/interpreted.py", "api/leaves.py",
-        "api/call_arguments.py", "api/trace.py", "api/tag.py", "api/reshard.py", "api/warmup.py",
-        "core/kernel_calls/kernel_body.py",
-        *(f"api/kernels/{name}.py" for name in (
-            "cudnn", "gradient", "grid_digits", "index_maps", "kernel", "kernel_primitive", "named_functions",
-            "named_pallas", "pallas_call", "pallas_work", "partitioned", "running_sums", "twin", "verify_kernel",
-        )),
-        "costmodel/xla_compile.py", "costmodel/topologies.py", "api/verification.py", "api/calibration.py",
-        "api/profile.py", "cli/reshard_plan_command.py",
-        "api/given_shardings.py", "api/filter_jit.py", "api/nnx.py", "api/mutation.py", "api/donated.py",
-        "api/any_jit.py", "api/closures.py", "api/donated_ties.py",
-        "api/ambient.py", "api/flax_shardings.py", "api/plan/as_jax.py", "api/explained/another_program.py",
-    },
-    "jax._src": {"core/jax_private.py"},
-    "jaxlib": {"core/jax_private.py"},
+    "jax": _files(
+        ("api", "reshard"),
+        ("api/explained", "another_program"),
+        (
+            "api/jitted",
+            "ambient any_jit compiled donated filter_jit interpreted jit lowered nnx verification "
+            "warmup"
+        ),
+        (
+            "api/kernels",
+            "cudnn gradient grid_digits index_maps kernel kernel_primitive named_functions "
+            "named_pallas pallas_call pallas_work partitioned running_sums twin verify_kernel"
+        ),
+        ("api/measured", "calibration profile"),
+        ("api/plan", "as_jax"),
+        ("api/tactics", "flax_shardings given_shardings"),
+        ("api/tracing", "call_arguments closures donated_ties leaves mutation tag trace"),
+        ("cli", "reshard_plan_command"),
+        ("core/doors", "host_callbacks invalid_numbers jax_dispatch jax_internals jax_private xla_options"),
+        ("core/importer", "host_calls jaxprs mutable_refs"),
+        ("core/kernel_calls", "kernel_body"),
+        ("costmodel/xla", "topologies xla_compile"),
+        ("spmd", "run"),
+    ),
+    "jax._src": {"core/doors/jax_private.py"},
+    "jaxlib": {"core/doors/jax_private.py"},
     "ray": {"search/execution/ray.py"},
     "pulp": {"pairwise/highs_process.py"},
     "highspy": {"pairwise/highs_process.py"},
-    "scipy": {"api/calibration.py", "core/passes/padding/cheapest_cut.py", "pairwise/highs_process.py"},
-    "flax": {"api/nnx.py"},
-    "matplotlib": {"api/sweep_plot.py"},
+    "scipy": {"api/measured/calibration.py", "core/passes/padding/cheapest_cut.py", "pairwise/highs_process.py"},
+    "flax": {"api/jitted/nnx.py"},
+    "matplotlib": {"api/compared/sweep_plot.py"},
     "mcp": {"cli/mcp_server.py"},
     "click": {path.relative_to(ROOT / "autopart").as_posix() for path in (ROOT / "autopart/cli").glob("*.py")},
 }  # fmt: skip

@@ -226,7 +226,7 @@ def test_a_report_is_written_of_a_search_and_of_two_schedules(run, tmp_path):
 def test_no_accelerator_is_started_unless_it_is_asked_for(monkeypatch):
     import jax
 
-    from autopart.api.verification import on_the_host
+    from autopart.api.jitted.verification import on_the_host
 
     asked = []
     monkeypatch.setattr(jax.config, "update", lambda name, value: asked.append((name, value)))

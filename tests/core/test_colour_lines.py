@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from autopart.core.colour_lines import Lines, followed
+from autopart.core.repeats.colour_lines import Lines, followed
 
 
 def test_a_line_that_runs_the_other_way_numbers_layers_backwards():

@@ -16,14 +16,14 @@ import numpy as np
 import pytest
 
 import autopart as ap
-from autopart.core import repeated_layers
+from autopart.core.doors.jax_internals import parse_module
 from autopart.core.importer import read_module
-from autopart.core.jax_internals import parse_module
 from autopart.core.passes import IMPORT_PASSES, LayerOrder, Recomputation, run_passes
 from autopart.core.passes.layer_order import MOST_ALIKE
 from autopart.core.passes.rewriting import Rewriting
 from autopart.core.program import Program
-from autopart.core.repeated_layers import _Alike
+from autopart.core.repeats import repeated_layers
+from autopart.core.repeats.repeated_layers import _Alike
 from autopart.costmodel.compiled.simulator import Simulator
 from experiments.growth.families import FAMILIES, SQUARE, WIDTH, X, array
 

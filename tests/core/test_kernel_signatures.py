@@ -31,7 +31,7 @@ kernels.known_signatures = lambda known=kernels.known_signatures(): dict(list(kn
 """
 
 COMPILED = f"""{THREE}
-from autopart.core.loop_nests import mix
+from autopart.core.table.loop_nests import mix
 kernels.WORTH_IT, kernels.WORKER = 1, '''{THREE}
 kernels.compile_in_turn({{folder!r}})'''
 mix(1, 2, 3)

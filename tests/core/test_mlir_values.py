@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from autopart.core.jax_internals import ir, make_context, numpy_dtype
+from autopart.core.doors.jax_internals import ir, make_context, numpy_dtype
 from autopart.core.mlir_values import MlirValues
 from autopart.core.op import TensorType
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from autopart.core.phase_starts import later_starts, middles
+from autopart.core.repeats.phase_starts import later_starts, middles
 
 
 def moved(turn, least, sizes, usual=8):

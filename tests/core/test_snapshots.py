@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from autopart.core.partitioning import Partitioning
+from autopart.core.table.partitioning import Partitioning
 from autopart.search.space.decision_space import DecisionSpace
 from tests.search.steps import decoder_partitioning
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import autopart as ap
-from autopart.core import xla_options
-from autopart.core.xla_options import IN_ORDER_ON_CPU, known
+from autopart.core.doors import xla_options
+from autopart.core.doors.xla_options import IN_ORDER_ON_CPU, known
 
 X = np.ones((8, 4), "f4")
 UNKNOWN = {"xla_cpu_no_such_option": False}
@@ -25,7 +25,7 @@ def test_a_value_that_xla_does_not_take_is_left_out_too():
 
 
 def test_the_interpreter_runs_where_xla_knows_none_of_the_options_that_make_it_quick(monkeypatch):
-    monkeypatch.setattr("autopart.core.jax_internals.QUICK_ON_CPU", UNKNOWN)
+    monkeypatch.setattr("autopart.core.doors.jax_internals.QUICK_ON_CPU", UNKNOWN)
     assert ap.jit(lambda x: x.sum(), ap.Mesh({"a": 2}), ROWS).lower(X).interpret(X) == 32
 
 
@@ -45,7 +45,7 @@ def test_programs_of_several_cpus_start_their_collectives_in_order(monkeypatch, 
 
 def test_an_option_that_the_caller_gives_is_what_is_asked_for(monkeypatch):
     monkeypatch.setattr(
-        "autopart.core.xla_options.known", lambda wished: {"xla_backend_optimization_level": "no level"}
+        "autopart.core.doors.xla_options.known", lambda wished: {"xla_backend_optimization_level": "no level"}
     )
     step = ap.jit(lambda x: x.sum(), ap.Mesh({"a": 2}), ROWS, compiler_options={"xla_backend_optimization_level": 0})
     assert step(X) == 32

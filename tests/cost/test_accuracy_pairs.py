@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import autopart as ap
-from autopart.costmodel.optimised_hlo import OptimisedHlo
-from autopart.costmodel.xla_compile import compile_device_local
+from autopart.costmodel.xla.optimised_hlo import OptimisedHlo
+from autopart.costmodel.xla.xla_compile import compile_device_local
 from experiments.simulator_accuracy.headline import headline
 from experiments.simulator_accuracy.kernels import compiler_kernels
 from experiments.simulator_accuracy.labels import stripped

@@ -9,7 +9,7 @@ import json
 import pytest
 
 import autopart as ap
-from autopart.api.trace import LoadedProgram
+from autopart.api.tracing.trace import LoadedProgram
 from autopart.base.errors import ArgumentError, MeshError
 from autopart.base.units import seconds_text
 from autopart.costmodel import Simulator, SimulatorOptions, estimate, estimate_of

@@ -10,15 +10,15 @@ import pytest
 
 import autopart as ap
 from autopart.base.errors import CallError
-from autopart.core.xla_options import WITHOUT_A_GPU
+from autopart.core.doors.xla_options import WITHOUT_A_GPU
 from autopart.costmodel import XlaCompile, collective_seconds, cost_model_of, mesh_links, topology_devices
-from autopart.costmodel import topologies as asked
-from autopart.costmodel.gpu_kernels import kernel_seconds
 from autopart.costmodel.hardware.devices import device
 from autopart.costmodel.hardware.gpu_targets import GPU_TARGETS, gpu_topology, target_config
-from autopart.costmodel.hlo_collectives import collectives, seconds
-from autopart.costmodel.optimised_hlo import OptimisedHlo
-from autopart.costmodel.two_streams import replay
+from autopart.costmodel.xla import topologies as asked
+from autopart.costmodel.xla.gpu_kernels import kernel_seconds
+from autopart.costmodel.xla.hlo_collectives import collectives, seconds
+from autopart.costmodel.xla.optimised_hlo import OptimisedHlo
+from autopart.costmodel.xla.two_streams import replay
 from tests.cost.programs import f32, lowered
 
 KEPT = Path(__file__).parents[1] / "data" / "gpu" / "t32_fsdp_tp.hlo.gz"

@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import pytest
 
 import autopart as ap
-from autopart.costmodel.gpu_kernels import kernel_seconds
 from autopart.costmodel.hardware.devices import device
-from autopart.costmodel.optimised_hlo import OptimisedHlo
+from autopart.costmodel.xla.gpu_kernels import kernel_seconds
+from autopart.costmodel.xla.optimised_hlo import OptimisedHlo
 from experiments.on_device.__main__ import KEPT
 from experiments.on_device.steps import STEPS
 

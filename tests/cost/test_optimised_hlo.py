@@ -10,9 +10,9 @@ import pytest
 import autopart as ap
 from autopart.costmodel import collective_seconds, mesh_links
 from autopart.costmodel.hardware.devices import device
-from autopart.costmodel.hlo_collectives import collectives, seconds
-from autopart.costmodel.optimised_hlo import OptimisedHlo
-from autopart.costmodel.xla_compile import compute_seconds
+from autopart.costmodel.xla.hlo_collectives import collectives, seconds
+from autopart.costmodel.xla.optimised_hlo import OptimisedHlo
+from autopart.costmodel.xla.xla_compile import compute_seconds
 from experiments.against_xla.hlo import cycles_by_class
 
 MESH = ap.Mesh({"batch": 4, "model": 2}, device="tpu_v5e")

@@ -9,8 +9,8 @@ import pytest
 import autopart as ap
 from autopart.base.errors import CallError
 from autopart.costmodel import XlaCompile, XlaCpuMemory, estimate
-from autopart.costmodel.optimised_hlo import estimated_cycles
-from autopart.costmodel.xla_compile import _too_large
+from autopart.costmodel.xla.optimised_hlo import estimated_cycles
+from autopart.costmodel.xla.xla_compile import _too_large
 from experiments.models import t32
 from experiments.models.tactics import BP, MP
 from tests.cost.programs import f32, lowered

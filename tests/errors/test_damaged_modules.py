@@ -18,8 +18,8 @@ import jax.numpy as jnp
 import pytest
 
 import autopart as ap
+from autopart.core.doors.jax_internals import parse_module
 from autopart.core.importer.text_scan import needs_child
-from autopart.core.jax_internals import parse_module
 from tests.errors.damage import damaged
 
 SERVER = Path(__file__).with_name("fuzz_server.py")

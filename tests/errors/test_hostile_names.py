@@ -11,8 +11,8 @@ import pytest
 
 import autopart as ap
 from autopart.base.quoting import one_line, quoted
-from autopart.core.actions import Atomic, Propagate, Tile
-from autopart.core.partitioning import Partitioning
+from autopart.core.table.actions import Atomic, Propagate, Tile
+from autopart.core.table.partitioning import Partitioning
 from autopart.search.progress import ProgressLine
 
 NAMES = [

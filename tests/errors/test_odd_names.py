@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import pytest
 
 import autopart as ap
-from autopart.api.mutation import MutationWarning
+from autopart.api.tracing.mutation import MutationWarning
 from autopart.base.errors import PartitionWarning
 from autopart.cli.main import main
 from autopart.search.execution.crew import WorkerWarning

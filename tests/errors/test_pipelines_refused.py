@@ -10,7 +10,7 @@ import pytest
 from jax import lax
 
 import autopart as ap
-from autopart.core.partitioning import Partitioning
+from autopart.core.table.partitioning import Partitioning
 from tests.numerics.test_pipelines import DATA, KEY, LAYERS, PARAMS, loss, plain, sgd
 
 MESH = ap.Mesh({"pipe": 4})

@@ -11,10 +11,10 @@ import pytest
 
 import autopart as ap
 from autopart.base.limits import Gauge
+from autopart.core.doors.jax_internals import parse_module
 from autopart.core.importer.call_graph import CallGraph
 from autopart.core.importer.template import Block, Op
 from autopart.core.importer.text_scan import check_text, needs_child
-from autopart.core.jax_internals import parse_module
 
 T = "tensor<4xf32>"
 

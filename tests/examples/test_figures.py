@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import autopart as ap
-from autopart.core.partitioning import Partitioning
+from autopart.core.table.partitioning import Partitioning
 from autopart.search.space import DecisionSpace
 from experiments.models import t32
 from tests.examples.pages import ROOT

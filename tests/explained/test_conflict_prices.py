@@ -8,7 +8,7 @@ import pytest
 
 import autopart as ap
 from autopart.api.explained import resolutions
-from autopart.core.conflicts import conflicts
+from autopart.core.table.conflicts import conflicts
 from tests.explained.programs import array
 
 MESH = ap.Mesh({"model": 4}, device="tpu_v3")

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import pytest
 
 import autopart as ap
+from autopart.api.compared.sweep_rows import SweepRow
 from autopart.api.report.charts import Bar, area, bars, falling, highest_of_each
 from autopart.api.report.mesh_drawing import mesh_drawing
 from autopart.api.report.page import Sheet, report_page
@@ -21,7 +22,6 @@ from autopart.api.report.sections import grouped_buffers
 from autopart.api.report.side_by_side import side_by_side
 from autopart.api.report.trouble import trouble
 from autopart.api.report.where_time_goes import by_class, by_collective, by_line
-from autopart.api.sweep_rows import SweepRow
 from autopart.costmodel.breakdown import BufferRow
 from autopart.costmodel.hardware.devices import device as device_named
 from autopart.costmodel.utilization import product_flop, rooflines, seconds_by_axis, tokens_found, utilization

@@ -23,7 +23,7 @@ import jax
 import numpy as np
 
 import autopart as ap
-from autopart.core.jax_internals import device_local_call, numpy_dtype, parse_module
+from autopart.core.doors.jax_internals import device_local_call, numpy_dtype, parse_module
 from autopart.spmd.verify_local import verify
 
 STABLEHLO_KINDS = {

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import autopart as ap
-from autopart.core.jax_internals import parse_module
+from autopart.core.doors.jax_internals import parse_module
 from tests.golden.check import _check_same_numbers, check, collectives_in
 
 MESH = ap.Mesh({"a": 2})

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import pytest
 
 import autopart as ap
-from autopart.core.jax_private import cudnn_assumed
+from autopart.core.doors.jax_private import cudnn_assumed
 from tests.kernels.programs import MESH, arrays, close, kernels
 
 H100 = ap.Mesh(MESH, device="h100")

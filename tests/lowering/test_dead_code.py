@@ -9,8 +9,8 @@ import pytest
 from jax import lax
 
 import autopart as ap
+from autopart.core.doors.jax_internals import parse_module
 from autopart.core.importer import import_module
-from autopart.core.jax_internals import parse_module
 from autopart.core.ops.rule import has_effect
 
 X = jax.ShapeDtypeStruct((8, 4), "float32")

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import autopart as ap
+from autopart.core.doors.jax_internals import parse_module
 from autopart.core.importer import import_module
-from autopart.core.jax_internals import parse_module
 
 X = jax.ShapeDtypeStruct((8, 4), "float32")
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import autopart as ap
-from autopart.spmd.intervals import Intervals
+from autopart.spmd.for_xla.intervals import Intervals
 
 MESH = ap.Mesh({"a": 2}, device="cpu_host")
 ROWS, COLUMNS = 6, 4

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import autopart as ap
-from autopart.spmd.last_reductions import NONE, last_reductions
+from autopart.spmd.sums.last_reductions import NONE, last_reductions
 
 MESH = ap.Mesh({"a": 4, "b": 2})
 R = np.random.default_rng(0)

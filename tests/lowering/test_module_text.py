@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import autopart as ap
-from autopart.core.jax_internals import parse_module
+from autopart.core.doors.jax_internals import parse_module
 
 SIZES = (2, 8, 16, 17, 32, 128, 512)
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import autopart as ap
-from autopart.spmd import pending
 from autopart.spmd.device_local import LoweringContext
-from autopart.spmd.pending import ANY_CODE, pass_reductions
-from autopart.spmd.pending_prices import Given, Ways
+from autopart.spmd.sums import pending
+from autopart.spmd.sums.pending import ANY_CODE, pass_reductions
+from autopart.spmd.sums.pending_prices import Given, Ways
 from tests.search.state_walks import states_of_walks
 
 MESH = ap.Mesh({"a": 4, "b": 2}, device="tpu_v3")

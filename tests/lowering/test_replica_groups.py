@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from autopart.core.doors.jax_internals import parse_module
 from autopart.core.importer.replica_groups import list_groups
-from autopart.core.jax_internals import parse_module
 
 MODULE = """
 sdy.mesh @m = <["a"=2, "b"=4]DEVICES>

@@ -10,7 +10,7 @@ from jax import lax
 
 import autopart as ap
 from autopart.spmd.device_local import DeviceLocal
-from autopart.spmd.walk import Walk
+from autopart.spmd.emission.walk import Walk
 from tests.property.random_programs import RandomProgram
 from tests.property.random_schedules import MESHES, RandomActionsAnywhere
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import autopart as ap
-from autopart.spmd import written_once
+from autopart.spmd.for_xla import written_once
 
 MESH = ap.Mesh({"a": 4, "b": 2})
 R = np.random.default_rng(0)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import autopart as ap
-from autopart.api.platform import runnable
-from autopart.core.actions import Tile
+from autopart.api.jitted.platform import runnable
+from autopart.core.table.actions import Tile
 from tests.prompt import in_turn
 
 X = np.random.default_rng(0).normal(size=(8, 4, 4)).astype("f4")

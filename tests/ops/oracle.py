@@ -18,14 +18,14 @@ from dataclasses import dataclass, field, replace
 import jax
 import numpy as np
 
-from autopart.core.jax_internals import device_local_call, func, ir, numpy_dtype
+from autopart.core.doors.jax_internals import device_local_call, func, ir, numpy_dtype
 from autopart.core.mlir_values import mlir_type
 from autopart.core.op import AND, ANY, MAX, MIN, MUL, OR, SUM, WHOLE, OpSpec, TensorType, TileMapping
 from autopart.core.op_spec_import import tensor_type
 from autopart.core.ops.example_import import example_op
 from autopart.core.ops.rule import Example, localize
 from autopart.core.stretch import Stretch
-from autopart.spmd.local_op import MlirLocalOp
+from autopart.spmd.emission.local_op import MlirLocalOp
 from tests.ops.stand_ins import replace_what_cpu_lacks
 
 DRAWS = 3

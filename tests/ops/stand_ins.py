@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from autopart.core.attributes import decode
-from autopart.core.jax_internals import func, ir, numpy_dtype
+from autopart.core.doors.jax_internals import func, ir, numpy_dtype
 from autopart.core.op_spec_import import summary, tensor_type
 
 _fresh = itertools.count()

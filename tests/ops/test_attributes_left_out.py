@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import pytest
 
-from autopart.core.jax_internals import ir
+from autopart.core.doors.jax_internals import ir
 from autopart.core.op_spec_import import spec_of
 from autopart.core.ops.example_import import ExampleOp, example_op
 from autopart.core.ops.rule import Example, default_attributes, mappings_of, rules

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from autopart.core.jax_internals import compiled_alone, func, ir, numpy_dtype
+from autopart.core.doors.jax_internals import compiled_alone, func, ir, numpy_dtype
 from autopart.core.mlir_values import mlir_type
 from autopart.core.op import TensorType
 from autopart.core.ops.rule import batched, rules
-from autopart.spmd.called_functions import bring_called_functions
-from autopart.spmd.local_op import MlirLocalOp
+from autopart.spmd.emission.called_functions import bring_called_functions
+from autopart.spmd.emission.local_op import MlirLocalOp
 from tests.ops.oracle import Subject, subject_of
 from tests.ops.stand_ins import replace_what_cpu_lacks
 from tests.prompt import slow

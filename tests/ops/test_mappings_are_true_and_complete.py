@@ -10,11 +10,11 @@ import jax
 import numpy as np
 import pytest
 
-from autopart.core.mapping_table import excluded
 from autopart.core.op import ANY, MAX, REDUCTION_NAMES, SUM, TileMapping
 from autopart.core.ops.rule import Example, Rule, describe, mappings_of, rules
 from autopart.core.ops.rules.dot_general import DOT
 from autopart.core.ops.rules.example_text import op
+from autopart.core.table.mapping_table import excluded
 from tests.ops.oracle import (
     Subject,
     Trial,

@@ -72,7 +72,7 @@ COMPUTES_WITH = {
     "api/kernels/pallas_work.py": "evaluates in which steps of a grid a kernel computes",
     "api/kernels/running_sums.py": "follows sums through the primitives of jax in a kernel",
     "api/plan/as_jax.py": "says which ops jax asks for the type of their result",
-    "api/profile.py": "sorts the kernels of a profile, which have XLA's names",
+    "api/measured/profile.py": "sorts the kernels of a profile, which have XLA's names",
     "core/passes/known_indices.py": "writes look-ups at known places by other ops",
     "core/passes/known_numbers.py": "evaluates indices that are known beforehand",
     "core/passes/combined_slices.py": "joins what is computed of slices by other ops",
@@ -84,9 +84,9 @@ COMPUTES_WITH = {
     "core/passes/refilled_slices.py": "writes what is cut off and filled up again as a choice by place",
     "core/passes/index_positions.py": "follows positions through the ops that keep them",
     "core/passes/scanned_rows.py": "follows a split batch to the slices that read a step of it",
-    "spmd/reductions.py": "emits the reducer of a collective",
-    "spmd/index_ranges.py": "emits slices and updates in place of others",
-    "spmd/intervals.py": "evaluates bounds of indices",
+    "spmd/emission/reductions.py": "emits the reducer of a collective",
+    "spmd/for_xla/index_ranges.py": "emits slices and updates in place of others",
+    "spmd/for_xla/intervals.py": "evaluates bounds of indices",
 }
 """Files outside `core/rules` that may name several kinds of op, since they compute what the ops compute."""
 

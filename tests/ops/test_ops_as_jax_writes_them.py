@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import pytest
 from jax import lax
 
-from autopart.core.jax_internals import ir, parse_module
+from autopart.core.doors.jax_internals import ir, parse_module
 from autopart.core.op import OpSpec
 from autopart.core.op_spec_import import SpecTable
 from autopart.core.ops.rule import Example, describe, rule_of

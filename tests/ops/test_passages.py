@@ -18,7 +18,7 @@ from autopart.core.ops.passages import Passage, linear_in, moved, together
 from autopart.core.ops.rule import CUSTOM_CALLS, Example, Rule, describe, localize, passages_of, rules
 from autopart.core.ops.rules.example_text import op
 from autopart.core.ops.traits import Elementwise
-from autopart.spmd.local_op import MlirLocalOp
+from autopart.spmd.emission.local_op import MlirLocalOp
 from tests.ops.oracle import Subject, Unsound, Workbench, check, subject_of
 
 EXAMPLES = [

@@ -64,4 +64,4 @@ def test_what_a_dependency_deprecates_is_no_error_and_all_other_warnings_are():
         warnings.warn_explicit("goes away", DeprecationWarning, "array.py", 1, "numpy.array")
     assert len(caught) == 1
     with pytest.raises(UserWarning, match="of ours"):
-        warnings.warn_explicit("of ours", UserWarning, "jit.py", 1, "autopart.api.jit")
+        warnings.warn_explicit("of ours", UserWarning, "jit.py", 1, "autopart.api.jitted.jit")

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import autopart as ap
-from autopart.core.fewer_layers import fewer_layers
 from autopart.core.importer.locations import Source
 from autopart.core.passes import LayerOrder, verify_program
 from autopart.core.program import Program
+from autopart.core.repeats.fewer_layers import fewer_layers
 
 LAYERS = 20
 INSIDE = range(6, 14)

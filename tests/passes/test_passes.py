@@ -434,7 +434,7 @@ def test_an_optional_pass_that_fails_is_left_out_and_named_once(failing, says):
 
 
 def test_a_function_is_lowered_without_a_pass_that_fails(monkeypatch):
-    monkeypatch.setattr("autopart.api.trace.IMPORT_PASSES", (Raising(), *IMPORT_PASSES))
+    monkeypatch.setattr("autopart.api.tracing.trace.IMPORT_PASSES", (Raising(), *IMPORT_PASSES))
     with pytest.warns(ap.PassWarning, match="Please report"):
         lowered = ap.jit(everything, MESH, [ap.ManualPartition({"x": 0}, axis="batch")]).lower(X, X)
     assert "left out" in str(lowered.passes[1])

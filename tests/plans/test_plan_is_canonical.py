@@ -10,8 +10,8 @@ import pytest
 
 import autopart as ap
 from autopart.api.plan.canonical_actions import canonical_actions
-from autopart.core.actions import Propagate, ShareGathers, Tile
-from autopart.core.partitioning import Partitioning
+from autopart.core.table.actions import Propagate, ShareGathers, Tile
+from autopart.core.table.partitioning import Partitioning
 from autopart.search.space.axis_symmetry import in_canonical_axes, symmetric_axes
 from autopart.search.space.decision_space import DecisionSpace
 

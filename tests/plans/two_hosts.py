@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import autopart as ap
-from autopart.api import automatic
+from autopart.api.tactics import automatic
 
 
 def model(x, w):

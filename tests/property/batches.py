@@ -19,7 +19,7 @@ import jax
 import numpy as np
 
 import autopart as ap
-from autopart.api.tactic import Tactic
+from autopart.api.tactics.tactic import Tactic
 from autopart.spmd.verify_local import verify
 from tests.property.pool import Rounding
 from tests.property.random_programs import RandomProgram

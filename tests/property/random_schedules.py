@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 
 import autopart as ap
-from autopart.api.tactic import Tactic, TacticContext, TacticResult
+from autopart.api.tactics.tactic import Tactic, TacticContext, TacticResult
 from autopart.base.errors import TileError, UnknownNameError
-from autopart.core.actions import Action, Atomic, Propagate, ShardLoops, ShareGathers, Tile
-from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
+from autopart.core.table.actions import Action, Atomic, Propagate, ShardLoops, ShareGathers, Tile
+from autopart.core.table.partitioning import Partitioning
 from autopart.spmd.device_local import DeviceLocal
 from tests.property.random_programs import RandomProgram
 

@@ -26,7 +26,7 @@ if __name__ == "__main__":
 import jax
 
 import autopart as ap
-from autopart.core.actions import Action, Atomic, Propagate, Tile
+from autopart.core.table.actions import Action, Atomic, Propagate, Tile
 from tests.property.batches import PROGRAMS_PER_MODULE, Batch, run_batch
 from tests.property.random_programs import RandomProgram
 from tests.property.random_schedules import Replay, by_position, values_of

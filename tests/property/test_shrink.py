@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autopart.core.actions import Atomic, Propagate, Tile
+from autopart.core.table.actions import Atomic, Propagate, Tile
 from tests.property.random_programs import RandomProgram
 from tests.property.shrink import Case, case_of, shrink
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from autopart.core.op import AND, MAX, MIN, MUL, OR, SUM
-from autopart.spmd.emitter import replica_groups, source_target_pairs
+from autopart.spmd.emission.emitter import replica_groups, source_target_pairs
 from autopart.spmd.redistribution import DistributedType, Plan, Step
 
 COMBINE = {SUM: np.add, MAX: np.maximum, MIN: np.minimum, MUL: np.multiply, AND: np.logical_and, OR: np.logical_or}

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import numpy as np
 
 import autopart as ap
-from autopart.core.partitioning import Partitioning
+from autopart.core.table.partitioning import Partitioning
+from autopart.search.evaluation.state_walk import Walk
 from autopart.search.space.decision_space import DecisionSpace
-from autopart.search.state_walk import Walk
 
 
 def states_of_walks(model: str, mesh: ap.Mesh, walks: int, steps: int) -> Iterator[Partitioning]:

@@ -7,10 +7,10 @@ import functools
 from dataclasses import dataclass
 
 import autopart as ap
-from autopart.api.tactic import TacticContext, actions_of
-from autopart.core.partitioning import Partitioning
+from autopart.api.tactics.tactic import TacticContext, actions_of
 from autopart.core.program import Program
-from autopart.search.cost import Cost
+from autopart.core.table.partitioning import Partitioning
+from autopart.search.evaluation.cost import Cost
 from experiments.models import t32
 from experiments.models.tactics import MP
 

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from autopart.base.errors import TileError
-from autopart.core.actions import Atomic, Tile
 from autopart.core.mesh import Mesh
-from autopart.core.partitioning import Partitioning
+from autopart.core.table.actions import Atomic, Tile
+from autopart.core.table.partitioning import Partitioning
 from autopart.search.budget import Budget
 from autopart.search.contract import MESH, run, two_matrices
-from autopart.search.jobs import Job
+from autopart.search.evaluation.jobs import Job
 from autopart.search.search import Search, search
 from autopart.search.storage import cache
 from autopart.search.storage.records import Recorder, RecordWarning, read_records

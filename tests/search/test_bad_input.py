@@ -11,7 +11,7 @@ import pytest
 import autopart as ap
 from autopart.costmodel import Device, Switch
 from autopart.search.contract import run
-from autopart.search.jobs import Job
+from autopart.search.evaluation.jobs import Job
 from tests.search.steps import MESH, lowered
 
 

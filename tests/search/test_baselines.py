@@ -9,7 +9,7 @@ import pytest
 
 import autopart as ap
 from autopart.base.units import bytes_text
-from autopart.core.partitioning import Partitioning
+from autopart.core.table.partitioning import Partitioning
 from autopart.costmodel import Network, Switch
 from autopart.costmodel.hardware.devices import DEVICES
 from autopart.search.baselines import MOST

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import autopart as ap
-from autopart.api.uneven_dims import uneven_dims
+from autopart.api.programs.uneven_dims import uneven_dims
 
 MESH = ap.Mesh({"batch": 4, "model": 2}, device="tpu_v3")
 VOCABULARY, ROWS = 16387, 66

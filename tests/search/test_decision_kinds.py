@@ -11,8 +11,8 @@ import pytest
 
 import autopart as ap
 from autopart.base.registry import RegistryError
-from autopart.core.actions import Action, Atomic, Propagate, Tile
-from autopart.core.partitioning import Partitioning
+from autopart.core.table.actions import Action, Atomic, Propagate, Tile
+from autopart.core.table.partitioning import Partitioning
 from autopart.search.contract import OutOfOrder, run
 from autopart.search.space import Decision, DecisionKind, DecisionSpace, Option, register_decision_kind
 from autopart.search.space.decisions import DECISION_KINDS

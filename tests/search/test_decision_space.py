@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import autopart as ap
-from autopart.core.actions import Propagate, Tile
-from autopart.core.conflicts import conflicts
-from autopart.core.partitioning import Partitioning
+from autopart.core.table.actions import Propagate, Tile
+from autopart.core.table.conflicts import conflicts
+from autopart.core.table.partitioning import Partitioning
 from autopart.search.contract import two_matrices
 from autopart.search.space import DecisionSpace
 from autopart.search.space.axis_symmetry import symmetric_axes

@@ -8,13 +8,13 @@ import itertools
 import numpy as np
 import pytest
 
-from autopart.core.partitioning import Partitioning
-from autopart.search import evaluator as evaluator_module
-from autopart.search import state_walk
+from autopart.core.table.partitioning import Partitioning
 from autopart.search.contract import MESH, two_matrices
-from autopart.search.cost import Cost, StepSeconds
-from autopart.search.evaluator import Evaluator, SearchTask
-from autopart.search.jobs import Job, State
+from autopart.search.evaluation import evaluator as evaluator_module
+from autopart.search.evaluation import state_walk
+from autopart.search.evaluation.cost import Cost, StepSeconds
+from autopart.search.evaluation.evaluator import Evaluator, SearchTask
+from autopart.search.evaluation.jobs import Job, State
 from autopart.search.space.decision_space import DecisionSpace
 from autopart.spmd.device_local import LoweringOptions
 from experiments.models.tactics import BP

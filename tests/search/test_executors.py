@@ -11,15 +11,15 @@ from dataclasses import dataclass
 
 import pytest
 
-from autopart.core.partitioning import Partitioning
+from autopart.core.table.partitioning import Partitioning
 from autopart.search.budget import Budget
 from autopart.search.contract import MESH, run, two_matrices
-from autopart.search.cost import StepSeconds
-from autopart.search.evaluator import SearchTask
+from autopart.search.evaluation.cost import StepSeconds
+from autopart.search.evaluation.evaluator import SearchTask
+from autopart.search.evaluation.jobs import Job
 from autopart.search.execution.executor import Lost, Serial, Waiting, WorkerError, begun
 from autopart.search.execution.job_queue import Done, JobQueue, Throughput
 from autopart.search.execution.processes import Processes
-from autopart.search.jobs import Job
 from autopart.search.space.decision_space import DecisionSpace
 from autopart.spmd.device_local import LoweringOptions
 

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 
 import autopart as ap
-from autopart.api.tactic import TacticContext
-from autopart.core.fewer_layers import fewer_layers
-from autopart.core.partitioning import Partitioning
+from autopart.api.tactics.tactic import TacticContext
 from autopart.core.passes.program_verifier import verify_program
+from autopart.core.repeats.fewer_layers import fewer_layers
+from autopart.core.table.partitioning import Partitioning
 from autopart.costmodel.compiled.simulator import Simulator
 from autopart.costmodel.hardware.devices import DEVICES, device
 from autopart.search.contract import two_matrices
-from autopart.search.cost import StepSeconds
-from autopart.search.evaluator import Evaluator, SearchTask
-from autopart.search.jobs import Job
+from autopart.search.evaluation.cost import StepSeconds
+from autopart.search.evaluation.evaluator import Evaluator, SearchTask
+from autopart.search.evaluation.jobs import Job
 from autopart.search.space import decision_space, named_schedules
 from autopart.search.space.decision_space import DecisionSpace
 from autopart.search.space.decisions import DECISION_KINDS, Decision, DecisionKind, Option
@@ -273,7 +273,7 @@ def test_a_search_with_fewer_layers_finds_what_it_finds_with_all(monkeypatch):
     step = ap.AutomaticPartition(axes=mesh.axis_names, budget=ap.Budget(40), cache=False)
     partitionings = [Partitioning(decoder(LAYERS), mesh) for _ in range(2)]
     short = step.act(partitionings[0], TacticContext())
-    monkeypatch.setattr("autopart.search.evaluator.FewerLayersCosts.of", lambda *_: None)
+    monkeypatch.setattr("autopart.search.evaluation.evaluator.FewerLayersCosts.of", lambda *_: None)
     whole = step.act(partitionings[1], TacticContext())
     assert short.report["best"]["step_s"] == pytest.approx(whole.report["best"]["step_s"], rel=1e-9)
     assert list(short.actions) == list(whole.actions)

@@ -7,7 +7,7 @@ import random
 import pytest
 
 import autopart as ap
-from autopart.search.evaluator import Evaluator
+from autopart.search.evaluation.evaluator import Evaluator
 from autopart.search.space.decisions import Decision
 from tests.prompt import slow
 from tests.search.decoders import Decoder

@@ -11,18 +11,18 @@ import numpy as np
 import pytest
 
 import autopart as ap
-from autopart.core.actions import Atomic, Propagate, Tile
 from autopart.core.layout import LAST_TILE
 from autopart.core.op import OpSpec, TensorType
 from autopart.core.ops.rule import mappings_of, passages_of
-from autopart.core.partitioning import Partitioning
+from autopart.core.table.actions import Atomic, Propagate, Tile
+from autopart.core.table.partitioning import Partitioning
 from autopart.costmodel.compiled.simulator import Simulator
 from autopart.costmodel.lower_for_device import lower_for_device
 from autopart.pairwise import exact, solve
 from autopart.search.budget import Budget
 from autopart.search.contract import MESH, OutOfOrder, run, two_matrices
-from autopart.search.cost import Cost, StepSeconds
-from autopart.search.evaluator import SearchTask
+from autopart.search.evaluation.cost import Cost, StepSeconds
+from autopart.search.evaluation.evaluator import SearchTask
 from autopart.search.ilp.bound import lower_bound
 from autopart.search.ilp.decode import Wanted, Weights, decode
 from autopart.search.ilp.held_bytes import Liveness

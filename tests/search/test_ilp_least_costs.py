@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 import autopart as ap
-from autopart.core.actions import Atomic, Propagate, Tile
 from autopart.core.layout import LAST_TILE
 from autopart.core.op import TensorType
-from autopart.core.partitioning import Partitioning
+from autopart.core.table.actions import Atomic, Propagate, Tile
+from autopart.core.table.partitioning import Partitioning
 from autopart.costmodel.compiled.fusion.kernel_graph import KERNEL
 from autopart.costmodel.compiled.simulator import Simulator
 from autopart.costmodel.lower_for_device import lower_for_device
 from autopart.search.contract import MESH, two_matrices
-from autopart.search.cost import StepSeconds
+from autopart.search.evaluation.cost import StepSeconds
 from autopart.search.ilp.bound import each_apart, lower_bound
 from autopart.search.ilp.incumbent import choice_of
 from autopart.search.ilp.labels import in_tiles, legal_labels, stretches_of

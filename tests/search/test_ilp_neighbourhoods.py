@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 import autopart as ap
-from autopart.core.partitioning import Partitioning
+from autopart.core.table.partitioning import Partitioning
 from autopart.costmodel.compiled.links.bf16_collectives import narrow_moves, rounded_bytes
 from autopart.costmodel.compiled.simulator import Simulation, Simulator
 from autopart.costmodel.lower_for_device import lower_for_device
 from autopart.pairwise import PairwiseProblem, solve
 from autopart.search.budget import Budget
 from autopart.search.contract import OutOfOrder, run
-from autopart.search.cost import StepSeconds
-from autopart.search.evaluator import SearchTask
+from autopart.search.evaluation.cost import StepSeconds
+from autopart.search.evaluation.evaluator import SearchTask
 from autopart.search.ilp.bound import lower_bound
 from autopart.search.ilp.by_class import plan_by_class, program_by_class
 from autopart.search.ilp.decisive_moves import decisive_moves

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import autopart as ap
-from autopart.api.kept_results import Group, kept_instead
-from autopart.api.kept_subsets import BESIDE, TRIALS, Start, most_promising
-from autopart.api.rewritings import Rewriting
-from autopart.api.tried_programs import Tried
+from autopart.api.programs.kept_results import Group, kept_instead
+from autopart.api.programs.kept_subsets import BESIDE, TRIALS, Start, most_promising
+from autopart.api.programs.rewritings import Rewriting
+from autopart.api.programs.tried_programs import Tried
 from autopart.core.passes.recompute import result_name
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import autopart as ap
-from autopart.core.partitioning import Partitioning
+from autopart.core.table.partitioning import Partitioning
 from autopart.search.budget import Budget
 from autopart.search.contract import run, two_matrices
 from autopart.search.optimizers.annealing import Annealing
@@ -25,7 +25,7 @@ def resident_bytes() -> int:
 
 def growth_bytes(evaluations: int, monkeypatch, known: int) -> float:
     """Bytes per evaluation by which memory grows from a third of the search to its end."""
-    from autopart.search import evaluator
+    from autopart.search.evaluation import evaluator
     from autopart.search.problem import Problem
 
     monkeypatch.setattr(evaluator, "MOST_KNOWN", known)
@@ -54,7 +54,7 @@ def test_memory_stays_flat_over_a_hundred_thousand_evaluations(monkeypatch):
 
 
 def test_what_an_evaluator_has_forgotten_costs_what_it_did(monkeypatch):
-    from autopart.search import evaluator
+    from autopart.search.evaluation import evaluator
 
     expected = run("mcts", Budget(200))
     monkeypatch.setattr(evaluator, "MOST_KNOWN", 1)

@@ -7,10 +7,10 @@ import functools
 import pytest
 
 import autopart as ap
-from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
+from autopart.core.table.partitioning import Partitioning
+from autopart.search.evaluation.jobs import Job
 from autopart.search.execution.executor import Executor
-from autopart.search.jobs import Job
 from autopart.search.search import Search, SearchResult, search
 from autopart.search.space.decisions import Decision
 from tests.prompt import only, slow

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import autopart as ap
-from autopart.core.partitioning import Partitioning
+from autopart.core.table.partitioning import Partitioning
 from autopart.costmodel.compiled.simulator import Simulator
 from autopart.costmodel.lower_for_device import lower_for_device
 from autopart.search.space import DecisionSpace

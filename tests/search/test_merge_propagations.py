@@ -11,7 +11,7 @@ import jax
 import pytest
 
 import autopart as ap
-from autopart.core.partitioning import Action, Partitioning, Propagate, Tile
+from autopart.core.table.partitioning import Action, Partitioning, Propagate, Tile
 from autopart.search.contract import MESH, two_matrices
 from autopart.search.merge_propagations import with_merged_propagations
 

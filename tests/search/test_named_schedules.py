@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import pytest
 
 import autopart as ap
-from autopart.core.partitioning import Partitioning
+from autopart.core.table.partitioning import Partitioning
 from autopart.search.space import DecisionSpace
 from autopart.search.space.named.graphs import row_indices
 from autopart.search.space.named_schedules import Named, found_schedules

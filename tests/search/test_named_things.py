@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import autopart as ap
-from autopart.core.partitioning import Partitioning
+from autopart.core.table.partitioning import Partitioning
 from autopart.costmodel import Simulated, XlaCpuMemory, cost_model_of, estimate
 from autopart.costmodel.cost_models import COST_MODELS, called_cost_model
 from autopart.search.contract import MESH, OutOfOrder, run, two_matrices

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import autopart as ap
-from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
+from autopart.core.table.partitioning import Partitioning
 from autopart.search.search import Search, SearchResult, search
 from experiments.search_quality.programs import MESHES as LARGE_MESHES
 from experiments.search_quality.programs import programs

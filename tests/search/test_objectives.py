@@ -10,7 +10,7 @@ import pytest
 
 from autopart.search.budget import Budget
 from autopart.search.contract import run
-from autopart.search.cost import Cost, ObjectiveError
+from autopart.search.evaluation.cost import Cost, ObjectiveError
 from autopart.search.execution.processes import Processes
 from tests.prompt import slow
 

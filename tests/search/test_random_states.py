@@ -8,10 +8,10 @@ import math
 import pytest
 
 import autopart as ap
-from autopart.core.partitioning import Partitioning
-from autopart.search.cost import StepSeconds
-from autopart.search.evaluator import Evaluator, SearchTask
-from autopart.search.jobs import Job
+from autopart.core.table.partitioning import Partitioning
+from autopart.search.evaluation.cost import StepSeconds
+from autopart.search.evaluation.evaluator import Evaluator, SearchTask
+from autopart.search.evaluation.jobs import Job
 from autopart.search.space.decision_space import DecisionSpace
 from autopart.spmd.device_local import LoweringOptions, lower
 from tests.prompt import only

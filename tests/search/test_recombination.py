@@ -7,12 +7,12 @@ import contextlib
 import pytest
 
 import autopart as ap
-from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
+from autopart.core.table.partitioning import Partitioning
 from autopart.search.budget import Budget, BudgetMeter, BudgetSpent
 from autopart.search.contract import two_matrices
-from autopart.search.cost import StepSeconds
-from autopart.search.evaluator import SearchTask
+from autopart.search.evaluation.cost import StepSeconds
+from autopart.search.evaluation.evaluator import SearchTask
 from autopart.search.execution.executor import Serial
 from autopart.search.mcts.mcts import MCTS
 from autopart.search.mcts.recombination import Recombination

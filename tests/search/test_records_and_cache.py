@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 import autopart
-from autopart.core.partitioning import Partitioning
+from autopart.core.table.partitioning import Partitioning
 from autopart.search.budget import Budget
 from autopart.search.contract import MESH, run, two_matrices
-from autopart.search.cost import StepSeconds
+from autopart.search.evaluation.cost import StepSeconds
 from autopart.search.search import Search, search
 from autopart.search.storage import cache
 from autopart.search.storage.records import RecordWarning

@@ -206,7 +206,7 @@ def test_progress_says_which_finalist_is_looked_at(capsys):
 def test_one_process_compiles_at_a_time_and_the_other_says_whom_it_waits_for(tmp_path):
     code = textwrap.dedent("""
         import sys, time
-        from autopart.costmodel.libtpu_turn import take_turn
+        from autopart.costmodel.xla.libtpu_turn import take_turn
         take_turn(float(sys.argv[1]))
         print("has it", flush=True)
         sys.stdin.read()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from autopart.core.partitioning import Partitioning
+from autopart.core.table.partitioning import Partitioning
 from autopart.search.budget import Budget, BudgetMeter
 from autopart.search.contract import MESH, two_matrices
-from autopart.search.cost import StepSeconds
-from autopart.search.evaluator import SearchTask
+from autopart.search.evaluation.cost import StepSeconds
+from autopart.search.evaluation.evaluator import SearchTask
+from autopart.search.evaluation.jobs import Job
 from autopart.search.execution.executor import Serial
-from autopart.search.jobs import Job
 from autopart.search.optimizers import refine as refinement
 from autopart.search.optimizers.refine import SINGLE, by_prior, climb, refine
 from autopart.search.problem import Problem

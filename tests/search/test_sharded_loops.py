@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import autopart as ap
-from autopart.core.partitioning import Partitioning
+from autopart.core.table.partitioning import Partitioning
 from autopart.search.space import DecisionSpace
 from tests.prompt import slow
 

@@ -7,8 +7,8 @@ import json
 import pytest
 
 import autopart as ap
-from autopart.core.actions import ShareGathers
-from autopart.core.partitioning import Partitioning
+from autopart.core.table.actions import ShareGathers
+from autopart.core.table.partitioning import Partitioning
 from autopart.search.search import Search, search
 from autopart.search.space import Decision, DecisionSpace
 from experiments.models import t32

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import autopart as ap
-from autopart.core.partitioning import Partitioning
+from autopart.core.table.partitioning import Partitioning
 from autopart.spmd.device_local import lower
 from autopart.spmd.verify_local import verify
 from tests.search.steps import MESH

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import pytest
 
 import autopart as ap
-from autopart.api.sweep import factorisations
+from autopart.api.compared.sweep import factorisations
 from experiments.models import t32
 from tests.search.steps import PeakBytes
 

@@ -19,10 +19,10 @@ import pytest
 import autopart as ap
 from autopart.search.budget import Budget
 from autopart.search.contract import run
+from autopart.search.evaluation.jobs import Job, states_of_lost
 from autopart.search.execution.executor import Lost, Serial, WorkerError
 from autopart.search.execution.processes import Processes
 from autopart.search.interrupts import interrupts_kept
-from autopart.search.jobs import Job, states_of_lost
 from tests.prompt import slow
 from tests.search.steps import lowered
 

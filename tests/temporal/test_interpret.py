@@ -12,8 +12,8 @@ from jax import lax
 
 import autopart as ap
 from autopart.core.op import MAX, SUM, TileMapping
-from autopart.core.temporal import combined, interpret, loop_nest
-from autopart.spmd.single_ops import SingleOps
+from autopart.core.table.temporal import combined, interpret, loop_nest
+from autopart.spmd.emission.single_ops import SingleOps
 
 MESH = ap.Mesh({"a": 4, "b": 2})
 

@@ -32,8 +32,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import autopart as ap
-from autopart.api.jit import platform_of
-from autopart.api.tactic import Tactic
+from autopart.api.jitted.jit import platform_of
+from autopart.api.tactics.tactic import Tactic
 from tests.whole_models.drawn import Drawn, smaller
 from tests.whole_models.steps import Step, values
 

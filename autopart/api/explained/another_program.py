@@ -21,11 +21,11 @@ import jax
 
 from autopart.api.explained.what_if import WhatIf, both_counts, changed_layouts
 from autopart.api.plan.plan_of import plan_of
-from autopart.api.rewritings import batch_dims
-from autopart.api.schedule import Scheduled
-from autopart.api.schedule_named import schedule_of
-from autopart.api.tactic import Tactic
-from autopart.api.trace import Traced
+from autopart.api.programs.rewritings import batch_dims
+from autopart.api.tactics.schedule import Scheduled
+from autopart.api.tactics.schedule_named import schedule_of
+from autopart.api.tactics.tactic import Tactic
+from autopart.api.tracing.trace import Traced
 from autopart.base.errors import ArgumentError, PlanError
 from autopart.core.mesh import Mesh
 

@@ -24,17 +24,17 @@ from autopart.api.explained.explanation import (
     ValueExplained,
 )
 from autopart.api.explained.left_whole import WhyWhole, action_text, tactic_of
-from autopart.api.names import OUTPUTS, Named, Names, names_of_nothing, select
-from autopart.api.schedule import Scheduled
-from autopart.api.stages import Stages
-from autopart.api.tactics import known_values
+from autopart.api.tactics.manual import known_values
+from autopart.api.tactics.schedule import Scheduled
+from autopart.api.tactics.stages import Stages
+from autopart.api.tracing.names import OUTPUTS, Named, Names, names_of_nothing, select
 from autopart.base.errors import TileError
 from autopart.base.quoting import short_place
-from autopart.core.actions import Propagate, Tile
-from autopart.core.decision_history import DecisionHistory
 from autopart.core.ops.ops_table import factor_text
 from autopart.core.ops.rule import describe, named
 from autopart.core.program import Program
+from autopart.core.table.actions import Propagate, Tile
+from autopart.core.table.decision_history import DecisionHistory
 from autopart.costmodel.breakdown import path
 from autopart.costmodel.compiled.fusion.kernel_graph import KERNEL
 from autopart.costmodel.compiled.links.redistribution_costs import StepCost, plan_cost

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from autopart.api.explained.what_if import Spec, spec_text
-from autopart.api.stages import Stages
+from autopart.api.tactics.stages import Stages
 from autopart.base.html import lines_html
 from autopart.base.quoting import one_line, short_place
 from autopart.base.units import bytes_text, seconds_text

@@ -22,17 +22,17 @@ import numpy as np
 
 from autopart.base.quoting import one_line, short_place
 from autopart.base.units import bytes_text
-from autopart.core.conflicts import fitting_count
-from autopart.core.decision_history import DecisionHistory
-from autopart.core.loop_nests import ATOMIC
 from autopart.core.op import WHOLE
 from autopart.core.ops.ops_table import factor_text
 from autopart.core.ops.rule import named, rule_of
-from autopart.core.partitioning import Partitioning
+from autopart.core.table.conflicts import fitting_count
+from autopart.core.table.decision_history import DecisionHistory
+from autopart.core.table.loop_nests import ATOMIC
+from autopart.core.table.partitioning import Partitioning
 from autopart.spmd.device_local import DeviceLocal
 
 if TYPE_CHECKING:
-    from autopart.api.metadata import TacticReport
+    from autopart.api.explained.metadata import TacticReport
 
 HOPS, MAX_OPS = 3, 64
 """How far around a value, and at how many ops, it is looked for what stops propagation."""

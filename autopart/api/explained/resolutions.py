@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from autopart.api.explained.priced_conflict import PricedConflict, Resolution
-from autopart.api.schedule import Scheduled
-from autopart.core.conflicts import Conflict, conflicts
+from autopart.api.tactics.schedule import Scheduled
 from autopart.core.op import TileMapping
 from autopart.core.ops.ops_table import factor_text
 from autopart.core.ops.rule import describe
+from autopart.core.table.conflicts import Conflict, conflicts
 from autopart.costmodel.lower_for_device import lower_for_device
 
 METADATA_OPS = 200_000

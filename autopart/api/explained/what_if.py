@@ -20,18 +20,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from autopart.api.names import Keys
-from autopart.api.schedule import Scheduled
-from autopart.api.tactics import ManualPartition
+from autopart.api.tactics.manual import ManualPartition
+from autopart.api.tactics.schedule import Scheduled
+from autopart.api.tracing.names import Keys
 from autopart.base.errors import TileError
 from autopart.base.html import lines_html, table_html
 from autopart.base.quoting import one_line, short_place
 from autopart.base.units import bytes_text, change_text, seconds_text
-from autopart.core.actions import Action, text_of
-from autopart.core.conflicts import Conflict, conflicts
-from autopart.core.decision_history import DecisionHistory
 from autopart.core.ops.ops_table import factor_text
-from autopart.core.partitioning import Partitioning
+from autopart.core.table.actions import Action, text_of
+from autopart.core.table.conflicts import Conflict, conflicts
+from autopart.core.table.decision_history import DecisionHistory
+from autopart.core.table.partitioning import Partitioning
 from autopart.costmodel.lower_for_device import lower_for_device
 from autopart.spmd.device_local import COLLECTIVES, DeviceLocal
 from autopart.spmd.run import input_layouts, named_axes, output_layouts

@@ -22,7 +22,7 @@ from autopart.api.kernels.named_functions import known_function
 from autopart.api.kernels.twin import twin_factors, twin_work
 from autopart.base.arguments import FUNCTION, NONE, TEXT, Kind, check, number, sequence
 from autopart.base.errors import ArgumentError
-from autopart.core.jax_internals import is_array as is_array_of
+from autopart.core.doors.jax_internals import is_array as is_array_of
 from autopart.core.kernel_calls.kernel_body import Flat
 from autopart.core.kernel_calls.sharding_rule import Factors, factors_of
 from autopart.core.ops.traits import Work

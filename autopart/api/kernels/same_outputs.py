@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-from autopart.core.jax_internals import ir, op_text
+from autopart.core.doors.jax_internals import ir, op_text
 from autopart.core.op_spec_import import PLACEMENT_ATTRIBUTES
 
 _KEEPS = frozenset({"stablehlo.reshape", "stablehlo.broadcast_in_dim", "stablehlo.convert", "stablehlo.transpose"})

@@ -21,7 +21,6 @@ import jax
 
 from autopart.api.kernels.same_outputs import outputs_of
 from autopart.base.errors import PartitionError
-from autopart.core.actions import Propagate, Tile
 from autopart.core.importer.host_calls import Kernels, lowered
 from autopart.core.importer.replay import read_module
 from autopart.core.kernel_calls.kernel_body import Flat
@@ -31,10 +30,11 @@ from autopart.core.mesh import Mesh
 from autopart.core.op import ANY
 from autopart.core.ops.rule import traits_of
 from autopart.core.ops.traits import Work, work
-from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
+from autopart.core.table.actions import Propagate, Tile
+from autopart.core.table.partitioning import Partitioning
 from autopart.spmd.device_local import DeviceLocal, lower
-from autopart.spmd.export import export
+from autopart.spmd.emission.export import export
 
 Avals = Sequence[jax.ShapeDtypeStruct]
 

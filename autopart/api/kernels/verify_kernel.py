@@ -14,13 +14,13 @@ from typing import Any
 import jax
 import numpy as np
 
+from autopart.api.jitted.verification import OutputDifference, Verification, compared, filled
 from autopart.api.kernels.gradient import Directions, has_own_gradient, is_float
 from autopart.api.kernels.kernel import Kernel
 from autopart.api.kernels.kernel_primitive import Called
-from autopart.api.verification import OutputDifference, Verification, compared, filled
 from autopart.base.arguments import NONE, check, instance, number, whole
 from autopart.core.op import ANY, WHOLE, TileMapping
-from autopart.core.temporal import combined, tile
+from autopart.core.table.temporal import combined, tile
 
 
 def verify_kernel(

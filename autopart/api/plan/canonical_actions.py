@@ -18,11 +18,11 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from autopart.base.errors import TileError
-from autopart.core.actions import Action, Atomic, Propagate, ShardLoops, ShareGathers, Tile
-from autopart.core.loop_nests import ATOMIC
 from autopart.core.mesh import Mesh
-from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
+from autopart.core.table.actions import Action, Atomic, Propagate, ShardLoops, ShareGathers, Tile
+from autopart.core.table.loop_nests import ATOMIC
+from autopart.core.table.partitioning import Partitioning
 from autopart.costmodel.lower_for_device import lower_for_device
 from autopart.spmd.device_local import DeviceLocal, LoweringContext, LoweringOptions
 

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from autopart.api.names import Keys
+from autopart.api.tracing.names import Keys
 from autopart.base.quoting import short_place
 from autopart.core.value_places import BACKWARD
 from autopart.spmd.device_local import DeviceLocal

@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from autopart.api.rewritings import batch_dims
+from autopart.api.programs.rewritings import batch_dims
 from autopart.base.disjoint_sets import DisjointSets
 from autopart.core.ops.rule import traits_of
 from autopart.core.ops.traits import Matmul, Slicing
-from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
+from autopart.core.table.partitioning import Partitioning
 
 
 def dim_roles(partitioning: Partitioning) -> dict[int, tuple[str, ...]]:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from autopart.base.errors import CONTINUED, PartitionError, PlanError
-from autopart.core.jax_internals import distributed_processes
+from autopart.core.doors.jax_internals import distributed_processes
 
 WAIT_S = 1800.0
 """How long a process waits for another one. Hosts that search for themselves are not equally fast."""

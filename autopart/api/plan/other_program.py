@@ -16,10 +16,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from autopart.api.names import OUTPUTS
+from autopart.api.tracing.names import OUTPUTS
 from autopart.base.errors import CONTINUED, PlanError
-from autopart.core.colours import path_without_digits
 from autopart.core.program import Program
+from autopart.core.repeats.colours import path_without_digits
 
 if TYPE_CHECKING:
     from autopart.api.plan.plan import Plan, PlanArray

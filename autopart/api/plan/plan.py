@@ -26,8 +26,8 @@ from autopart.api.plan.plan_diff import PlanDiff, differences
 from autopart.api.plan.plan_file import hash_of, parsed_plan, read_plan, written_plan
 from autopart.api.plan.plan_tactics import PlannedTactic
 from autopart.api.plan.rewrites import rewriting_tactic
-from autopart.api.stages import Stages
-from autopart.api.tactic import Tactic
+from autopart.api.tactics.stages import Stages
+from autopart.api.tactics.tactic import Tactic
 from autopart.base.arguments import PATH, STRING, check, instance
 from autopart.base.errors import PlanError
 from autopart.base.html import lines_html, table_html
@@ -54,7 +54,7 @@ class PlanArray:
 class PlanStep:
     """What one tactic did.
 
-    actions   as rows (`core/actions.py`), with keys of values in place of numbers
+    actions   as rows (`core/table/actions.py`), with keys of values in place of numbers
     rewrite   (kind, settings) of a tactic that wrote another program, such as ("microbatch", {...})
     """
 

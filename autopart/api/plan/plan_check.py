@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from autopart.api.names import OUTPUTS
 from autopart.api.plan.other_program import OtherProgram, listed
+from autopart.api.tracing.names import OUTPUTS
 from autopart.base.errors import CONTINUED, PlanError
 from autopart.core.mesh import Mesh
-from autopart.core.partitioning import Partitioning
+from autopart.core.table.partitioning import Partitioning
 from autopart.costmodel.lower_for_device import lower_for_device
 from autopart.spmd.device_local import LoweringOptions
 from autopart.spmd.run import input_layouts, named_axes, output_layouts

@@ -12,9 +12,9 @@ from autopart.api.plan.plan import Plan, PlanArray, PlanStep
 from autopart.api.plan.plan_check import options_of
 from autopart.api.plan.rewrites import REWRITES, rewriting_tactic
 from autopart.api.plan.value_keys import ValueKeys
-from autopart.api.schedule import Scheduled
-from autopart.core.actions import Action, row_of
+from autopart.api.tactics.schedule import Scheduled
 from autopart.core.program import Program
+from autopart.core.table.actions import Action, row_of
 from autopart.spmd.device_local import COLLECTIVES
 from autopart.spmd.run import input_layouts, named_axes, output_layouts
 

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from autopart.api.plan.other_program import OtherProgram
 from autopart.api.plan.plan_check import check_layouts, check_mesh, check_options
 from autopart.api.plan.value_keys import ValueKeys
-from autopart.api.tactic import TacticContext, TacticResult
+from autopart.api.tactics.tactic import TacticContext, TacticResult
 from autopart.base.errors import MeshError, PlanError, TileError
-from autopart.core.actions import Action, ActionError, action_of
-from autopart.core.partitioning import Partitioning
+from autopart.core.table.actions import Action, ActionError, action_of
+from autopart.core.table.partitioning import Partitioning
 
 if TYPE_CHECKING:
     from autopart.api.plan.plan import Plan

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from autopart.api.plan.plan import Plan
-from autopart.api.tactic import ACTION, TacticContext, TacticResult
+from autopart.api.tactics.tactic import ACTION, TacticContext, TacticResult
 from autopart.base.arguments import STRING, Kind, check_fields, sequence
 from autopart.base.errors import PlanError
-from autopart.core.actions import Action
-from autopart.core.partitioning import Partitioning
+from autopart.core.table.actions import Action
+from autopart.core.table.partitioning import Partitioning
 
 _ACTIONS = sequence(ACTION, "actions, such as a sweep found")
 _GIVEN = Kind(

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from autopart.api.microbatch import Microbatch
-from autopart.api.pad_tactic import Pad
-from autopart.api.pipeline import PlannedPipeline
-from autopart.api.recompute import Recompute
-from autopart.api.tactic import Tactic
-from autopart.api.tactics import Choice
+from autopart.api.tactics.manual import Choice
+from autopart.api.tactics.microbatch import Microbatch
+from autopart.api.tactics.pad_tactic import Pad
+from autopart.api.tactics.pipeline import PlannedPipeline
+from autopart.api.tactics.recompute import Recompute
+from autopart.api.tactics.tactic import Tactic
 from autopart.base.errors import PartitionError, PlanError, closest
 from autopart.base.quoting import one_line
 

@@ -16,11 +16,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cached_property
 
-from autopart.api.names import named_values
 from autopart.api.plan.value_keys import ValueKeys
+from autopart.api.tracing.names import named_values
 from autopart.base.errors import PlanError
-from autopart.core.actions import Action, Atomic, Tile
 from autopart.core.program import Program
+from autopart.core.table.actions import Action, Atomic, Tile
 
 
 class SameValues:

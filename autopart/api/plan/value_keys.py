@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from autopart.api.names import OUTPUTS
 from autopart.api.plan.other_program import without_sizes
+from autopart.api.tracing.names import OUTPUTS
 from autopart.base.errors import PlanError, closest
 from autopart.core.program import Program
 

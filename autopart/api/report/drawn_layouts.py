@@ -10,9 +10,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from autopart.api.does_not_fit import only_updated
+from autopart.api.explained.metadata import Metadata
 from autopart.api.explained.what_if import spec_text
-from autopart.api.metadata import Metadata
+from autopart.api.programs.does_not_fit import only_updated
 from autopart.api.report.mesh_drawing import mesh_drawing
 from autopart.base.html import escaped
 from autopart.base.quoting import one_line

@@ -25,22 +25,22 @@ from typing import Any
 
 import numpy as np
 
+from autopart.api.compared.named_rows import NamedSchedules
+from autopart.api.explained.metadata import Metadata
 from autopart.api.explained.what_if import spec_text
-from autopart.api.metadata import Metadata
-from autopart.api.named_rows import NamedSchedules
-from autopart.api.profile import Profile
+from autopart.api.measured.profile import Profile
 from autopart.api.report import hardware, sections
 from autopart.api.report.drawn_layouts import layouts
 from autopart.api.report.parts_of_hosts import hosts
 from autopart.api.report.side_by_side import Other, side_by_side
 from autopart.api.report.trouble import trouble
-from autopart.api.schedule import Scheduled
+from autopart.api.tactics.schedule import Scheduled
 from autopart.base.html import escaped, json_in_script, table_html
 from autopart.base.quoting import one_line, short_place
 from autopart.base.units import bytes_text, seconds_text
 from autopart.base.written_file import write_text
 from autopart.core.mesh import Mesh
-from autopart.search.cost import memory_bytes
+from autopart.search.evaluation.cost import memory_bytes
 
 MOST_OPS = 1000
 """Kernels and collectives in the page's data, the costliest of equal rows added up."""

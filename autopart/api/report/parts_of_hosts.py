@@ -14,8 +14,8 @@ import re
 
 import numpy as np
 
+from autopart.api.explained.metadata import Metadata
 from autopart.api.explained.what_if import spec_text
-from autopart.api.metadata import Metadata
 from autopart.base.html import escaped, table_html
 from autopart.base.quoting import one_line
 from autopart.base.units import bytes_text

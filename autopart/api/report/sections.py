@@ -7,12 +7,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from autopart.api.metadata import Metadata, TacticReport
-from autopart.api.named_rows import NamedSchedule, NamedSchedules
+from autopart.api.compared.named_rows import NamedSchedule, NamedSchedules
+from autopart.api.explained.metadata import Metadata, TacticReport
 from autopart.api.report.charts import Bar, area, bars, chart, falling, highest_of_each
 from autopart.api.report.where_time_goes import by_class, by_collective, by_line
-from autopart.api.schedule import Scheduled
-from autopart.api.stages import Stages
+from autopart.api.tactics.schedule import Scheduled
+from autopart.api.tactics.stages import Stages
 from autopart.base.errors import PartitionError
 from autopart.base.html import escaped, lines_html, table_html
 from autopart.base.quoting import short_place

@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from autopart.api.explained.metadata import Metadata
 from autopart.api.explained.what_if import spec_text
-from autopart.api.metadata import Metadata
 from autopart.base.html import table_html
 from autopart.base.quoting import one_line
 from autopart.base.units import bytes_text, seconds_text

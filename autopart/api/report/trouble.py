@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from autopart.api.metadata import Metadata
+from autopart.api.explained.metadata import Metadata
 from autopart.base.html import escaped, lines_html, table_html
 from autopart.base.quoting import short_place
 from autopart.base.units import bytes_text

@@ -19,8 +19,8 @@ import sys
 
 from autopart.base.errors import ProgramError
 from autopart.base.limits import Limits
+from autopart.core.doors.jax_internals import parse_module
 from autopart.core.importer.replay import read_module
-from autopart.core.jax_internals import parse_module
 
 START_S = 60.0
 """Seconds that the child may take to start, on a busy machine."""

@@ -26,9 +26,9 @@ from typing import NamedTuple
 import numpy as np
 
 from autopart.base.errors import MeshError
+from autopart.core.doors.jax_internals import ir, sdy
 from autopart.core.importer.module_names import quoted_text, unescaped
 from autopart.core.importer.module_symbols import mesh_of, module_of
-from autopart.core.jax_internals import ir, sdy
 from autopart.core.mesh import Mesh
 
 Dims = tuple[tuple[str, ...] | None, ...]

@@ -19,10 +19,16 @@ from jax.extend.mlir import ir
 from jax.interpreters import mlir
 
 from autopart.base.errors import ProgramError
-from autopart.core.host_callbacks import TARGET, TARGETS, Body, HostCallback, body_index, placeholder
+from autopart.core.doors.host_callbacks import TARGET, TARGETS, Body, HostCallback, body_index, placeholder
+from autopart.core.doors.jax_private import (
+    debug_callback_p,
+    debug_print_p,
+    io_callback_p,
+    ordered_effects,
+    pure_callback_p,
+)
 from autopart.core.importer.jaxprs import Use, Uses, equations
 from autopart.core.importer.locations import describe_location
-from autopart.core.jax_private import debug_callback_p, debug_print_p, io_callback_p, ordered_effects, pure_callback_p
 from autopart.core.kernel_calls.call_config import KERNEL
 from autopart.core.kernel_calls.kernel_body import KernelBody
 from autopart.core.kernel_calls.sharding_rule import Factors

@@ -17,7 +17,7 @@ from jax.core import Tracer
 from jax.extend.core import Literal, jaxprs_in_params
 
 from autopart.base.user_line import is_of_package
-from autopart.core.jax_private import user_frames
+from autopart.core.doors.jax_private import user_frames
 
 
 def equations(*jaxprs: Any) -> Iterator[Any]:

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from autopart.core.jax_internals import ir, numpy_dtype
+from autopart.core.doors.jax_internals import ir, numpy_dtype
 from autopart.core.op import OpSpec
 
 LARGE_BYTES = 2**16

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from autopart.base.user_line import is_of_package, is_own
-from autopart.core.host_callbacks import Body
-from autopart.core.jax_internals import ir
+from autopart.core.doors.host_callbacks import Body
+from autopart.core.doors.jax_internals import ir
 
 _FRAME = re.compile(r'"([^"]*\.py)":(\d+)')
 

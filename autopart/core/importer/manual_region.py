@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from autopart.base.errors import ProgramError
+from autopart.core.doors.jax_internals import ir, sdy
 from autopart.core.importer.locations import describe_location
 from autopart.core.importer.module_symbols import axes_of, mesh_of
-from autopart.core.jax_internals import ir, sdy
 
 Cuts = tuple[tuple[str, ...], ...]
 """For each dim the axes of the region that cut it, outermost first."""

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from autopart.base.errors import ProgramError
-from autopart.core.jax_internals import ir
+from autopart.core.doors.jax_internals import ir
 
 _ESCAPE = re.compile(rb"\\([0-9A-Fa-f]{2}|.)", re.DOTALL)
 _NAME = re.compile(r'loc\("((?:[^"\\]|\\.)+)"\)')

@@ -6,9 +6,9 @@ sdy.mesh @mesh = <["batch"=4, "model"=2]>       ... <@mesh, [{"batch"}, {}]>    
 from __future__ import annotations
 
 from autopart.base.errors import ProgramError
+from autopart.core.doors.jax_internals import ir, sdy
 from autopart.core.importer.locations import describe_location
 from autopart.core.importer.module_names import quoted_text
-from autopart.core.jax_internals import ir, sdy
 
 
 def module_of(op: ir.Operation) -> ir.Operation:

@@ -19,7 +19,8 @@ import numpy as np
 from autopart.base.errors import ProgramError
 from autopart.base.gc_pause import gc_paused
 from autopart.base.limits import Gauge, Limits
-from autopart.core.host_callbacks import Body
+from autopart.core.doors.host_callbacks import Body
+from autopart.core.doors.jax_internals import ir
 from autopart.core.importer.call_graph import CallGraph
 from autopart.core.importer.grown_ops import LEAST, Call, Copied, GrownOps, Replayed
 from autopart.core.importer.host_calls import check_calls
@@ -30,7 +31,6 @@ from autopart.core.importer.module_names import argument_location_names, checked
 from autopart.core.importer.template import Block, Callee, Op, Reader
 from autopart.core.importer.ties import ALIASING, aliases, checked_ties
 from autopart.core.importer.trip_count import Lazy, trip_count
-from autopart.core.jax_internals import ir
 from autopart.core.op import OpSpec, TensorType
 from autopart.core.op_spec_import import SpecTable
 from autopart.core.ops.rule import target_of, traits_of

@@ -17,8 +17,8 @@ from typing import Any, cast
 
 import numpy as np
 
+from autopart.core.doors.jax_internals import ir, stablehlo
 from autopart.core.importer.module_symbols import axes_of, mesh_of
-from autopart.core.jax_internals import ir, stablehlo
 
 
 def list_groups(op: ir.Operation) -> None:

@@ -19,12 +19,12 @@ import numpy as np
 
 from autopart.base.errors import ProgramError
 from autopart.base.limits import Gauge
+from autopart.core.doors.jax_internals import TAG_ATTRIBUTE, ir
 from autopart.core.importer.constraints import tag_of_constraint
 from autopart.core.importer.locations import describe_location
 from autopart.core.importer.manual_region import ManualRegion, manual_region, without_empty_constraints
 from autopart.core.importer.module_names import quoted_text
 from autopart.core.importer.replica_groups import list_groups
-from autopart.core.jax_internals import TAG_ATTRIBUTE, ir
 from autopart.core.manual_regions import POSITION, TO_GLOBAL, TO_LOCAL
 from autopart.core.op_spec_import import SpecTable
 from autopart.core.ops.rule import traits_named

@@ -7,5 +7,5 @@
 
 The op says all that propagation, estimates and passes need (`sharding_rule.py`; `core/ops/rules/kernel_call.py` reads
 it), so search, plans, recomputation and microbatches see an op as any other. Its body waits beside the host callbacks
-(`core/host_callbacks.py`) until a device's share of it is known.
+(`core/doors/host_callbacks.py`) until a device's share of it is known.
 """

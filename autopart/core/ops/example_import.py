@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from autopart.core.jax_internals import ir, make_context
+from autopart.core.doors.jax_internals import ir, make_context
 from autopart.core.op import OpSpec
 from autopart.core.op_spec_import import spec_of
 from autopart.core.ops.rule import Example

@@ -6,7 +6,7 @@
 
 A rule states the passages of its ops in its traits (`passes=`), as functions from a spec to passages; those that most
 families share are below. What may stand for the parts of an operand that is whole, zeros for a sum, and where the
-reduction is then done are for the lowering to say (`spmd/pending.py`).
+reduction is then done are for the lowering to say (`spmd/sums/pending.py`).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from autopart.core.jax_internals import ir, numpy_dtype
+from autopart.core.doors.jax_internals import ir, numpy_dtype
 from autopart.core.op import OpSpec, splat_value
 from autopart.core.ops.rules.concatenate import ROLL
 from autopart.core.passes.pattern_rewriter import PatternRewriter

@@ -18,11 +18,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from autopart.core.colours import path_without_digits
 from autopart.core.passes.program_pass import Pass, register_pass
 from autopart.core.program import ROOT, Program
 from autopart.core.ragged import entries_of, pointers
-from autopart.core.repeated_layers import RepeatedLayers, repeated_layers
+from autopart.core.repeats.colours import path_without_digits
+from autopart.core.repeats.repeated_layers import RepeatedLayers, repeated_layers
 
 MOST_ALIKE = 16
 """Parts of a layer that are alike, at most. Where ops are alike more often, what repeats itself is no layer that has a

@@ -28,7 +28,7 @@ from typing import Any, ClassVar, NamedTuple, cast
 import numpy as np
 
 from autopart.core.attributes import encode
-from autopart.core.jax_internals import func, ir, numpy_dtype
+from autopart.core.doors.jax_internals import func, ir, numpy_dtype
 from autopart.core.mlir_values import MlirValues, i64s, mlir_type
 from autopart.core.op import MAX, MIN, MUL, SUM, OpSpec, TensorType, splat_value
 from autopart.core.op_spec_import import spec_of

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from autopart.core.jax_internals import ir
+from autopart.core.doors.jax_internals import ir
 from autopart.core.op import OpSpec, TensorType
 from autopart.core.ops.rule import has_effect, rule_of
 from autopart.core.program import Program, Scope

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autopart.core.jax_internals import numpy_dtype
+from autopart.core.doors.jax_internals import numpy_dtype
 from autopart.core.op import MAX, MIN, OpSpec
 from autopart.core.ops.rules.reduce import identity
 from autopart.core.passes.groups import is_long

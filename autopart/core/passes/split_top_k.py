@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from autopart.core.jax_internals import ir, stablehlo
+from autopart.core.doors.jax_internals import ir, stablehlo
 from autopart.core.mlir_values import i64, i64s
 from autopart.core.op import OpSpec, TensorType
 from autopart.core.passes.groups import MOST, groups_of, is_long

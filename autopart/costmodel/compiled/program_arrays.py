@@ -21,7 +21,7 @@ from autopart.costmodel.compiled.facts.reshape_barriers import behind_reshapes
 from autopart.costmodel.compiled.facts.softmax_rows import softmax_rows
 from autopart.costmodel.compiled.facts.spread_results import spread_results
 from autopart.costmodel.hardware.devices import Device
-from autopart.spmd.table_gradients import table_gradients
+from autopart.spmd.for_xla.table_gradients import table_gradients
 
 OP_COLUMNS = (
     "op_class", "matrix_dtype", "is_view", "fuses", "takes", "narrows", "turns", "spreads", "matrix_flop",

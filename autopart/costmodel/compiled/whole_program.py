@@ -1,4 +1,4 @@
-"""Totals of a program from the simulation of one with fewer of its layers (`core/fewer_layers.py`).
+"""Totals of a program from the simulation of one with fewer of its layers (`core/repeats/fewer_layers.py`).
 
     simulated      1  2  3           8        layers 2, 3 and 8 take the same seconds, make and free the same buffers:
     whole          1  2  3  4 5 6 7  8        so do 4 to 7, which layer 3 stands for
@@ -22,8 +22,8 @@ from functools import cached_property
 
 import numpy as np
 
-from autopart.core.fewer_layers import FewerLayers
-from autopart.core.repeated_layers import NO_CHAIN
+from autopart.core.repeats.fewer_layers import FewerLayers
+from autopart.core.repeats.repeated_layers import NO_CHAIN
 from autopart.costmodel.compiled.fusion.left_out import LeftOut
 from autopart.costmodel.compiled.layers.steady_state import (
     NOT_STEADY,

@@ -31,12 +31,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from autopart.pairwise import PairwiseProblem, solve
-from autopart.search.cost import StepSeconds
+from autopart.search.evaluation.cost import StepSeconds
 from autopart.search.ilp.every_op import every_op
 from autopart.search.ilp.shared_moves import share_moves
 
 if TYPE_CHECKING:
-    from autopart.search.evaluator import SearchTask
+    from autopart.search.evaluation.evaluator import SearchTask
     from autopart.search.ilp.sharding_model import Model
 
 SHARING = 0.2

@@ -21,9 +21,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from autopart.core.layout import LAST_TILE
-from autopart.core.partitioning import Partitioning
+from autopart.core.table.partitioning import Partitioning
 from autopart.pairwise import PairwiseProblem
-from autopart.search.evaluator import SearchTask
+from autopart.search.evaluation.evaluator import SearchTask
 from autopart.search.ilp.labels import in_tiles, is_pending
 from autopart.search.ilp.nodes import ARGUMENT, Nodes
 from autopart.search.ilp.strategies import PASS

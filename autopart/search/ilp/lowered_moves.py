@@ -55,7 +55,7 @@ from autopart.spmd.redistribution.forms import EmittedCost
 from autopart.spmd.redistribution.stretch_step import with_stretches
 
 if TYPE_CHECKING:
-    from autopart.search.evaluator import SearchTask
+    from autopart.search.evaluation.evaluator import SearchTask
 
 PAIRS_PER_JOB, LEAST_PER_JOB = 50, 1000
 """Pairs that a worker prices at a time: a tenth of a second; and for a bound, where they have parts in common."""

@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from autopart.pairwise import PairwiseProblem, solve
-from autopart.search.evaluator import SearchTask
+from autopart.search.evaluation.evaluator import SearchTask
 from autopart.search.ilp.decode import Decisions, Wanted, Weights, decode
 from autopart.search.ilp.sharding_model import Model
 

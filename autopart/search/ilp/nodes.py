@@ -18,9 +18,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autopart.core.loop_nests import ATOMIC
-from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
+from autopart.core.table.loop_nests import ATOMIC
+from autopart.core.table.partitioning import Partitioning
 from autopart.costmodel.compiled.arrays import ProgramArrays
 from autopart.search.ilp.labels import Label, is_pending, legal_labels
 from autopart.search.ilp.pending_ways import PendingWays, may_go_on

@@ -5,7 +5,7 @@
     %e = exponential %t    nothing passes
     %m = multiply %e %s    linear in either operand, but no sum comes through %e: not reached
 
-A lowering reduces where that is cheapest (`spmd/pending.py`); a model that may reduce anywhere on the way has every
+A lowering reduces where that is cheapest (`pending.py`); a model that may reduce anywhere on the way has every
 state among its choices. What is left out is what no state can do: outputs, and outside loops values with several uses,
 are reduced.
 """
@@ -20,8 +20,8 @@ from autopart.core.layout import LAST_TILE
 from autopart.core.op import AND, MAX, MIN, MUL, OR, SUM
 from autopart.core.ops.passages import Passage
 from autopart.core.ops.rule import passages_of
-from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
+from autopart.core.table.partitioning import Partitioning
 from autopart.spmd.device_local import LoweringContext
 
 ALWAYS = sum(1 << code for code in (MAX, MIN, AND, OR))

@@ -25,7 +25,8 @@ from autopart.costmodel.compiled.simulator import Simulation, Simulator
 from autopart.costmodel.lower_for_device import lower_for_device
 from autopart.pairwise import INTERRUPTED, PairwiseProblem, Solution, solve
 from autopart.pairwise.anytime import load_kernels
-from autopart.search.cost import StepSeconds
+from autopart.search.evaluation.cost import StepSeconds
+from autopart.search.evaluation.jobs import Job, State
 from autopart.search.ilp.bound import each_apart, lower_bound, why_no_bound
 from autopart.search.ilp.by_class import plan_by_class, program_by_class
 from autopart.search.ilp.decisive_moves import decisive_moves
@@ -36,7 +37,6 @@ from autopart.search.ilp.lowered_moves import exact_jobs, least_jobs
 from autopart.search.ilp.neighbourhood import Neighbourhood, grown, model_of, restricted
 from autopart.search.ilp.sharding_model import Model, PlanCosts
 from autopart.search.ilp.shared_moves import share_moves
-from autopart.search.jobs import Job, State
 from autopart.search.problem import Problem
 
 FEW_OPS = 400

@@ -38,7 +38,7 @@ from autopart.search.ilp.lowered_moves import ExactJob, LeastJob, LeastMove, Pai
 from autopart.search.ilp.stretch_ways import labels_on_the_way, stretch_ways
 
 if TYPE_CHECKING:
-    from autopart.search.evaluator import SearchTask
+    from autopart.search.evaluation.evaluator import SearchTask
 
 __all__ = ["DEF", "PLAN", "USE", "WAIT", "PriceJob", "Prices", "moved_to", "price_jobs"]
 

@@ -22,7 +22,7 @@ from autopart.costmodel.compiled.program_arrays import program_arrays
 from autopart.costmodel.compiled.simulator import Simulation
 from autopart.costmodel.hardware.devices import Device, device, device_row
 from autopart.pairwise import PairwiseProblem
-from autopart.search.evaluator import SearchTask
+from autopart.search.evaluation.evaluator import SearchTask
 from autopart.search.ilp.formulation import Flow, equal_shares, least_shares
 from autopart.search.ilp.held_bytes import Liveness, node_bytes
 from autopart.search.ilp.least_seconds import least_seconds

@@ -4,7 +4,7 @@
     the cheapest choice    forward reads (1, 0), backward (0, 2): two half moves, of which no program makes half
     parts by target        (1, 0) all on forward, (0, 2) all on backward: two whole moves; one where both read (1, 0)
 
-Uses in one scope share a move between the same two labels and no other (`spmd/placement.py`). So for each label in
+Uses in one scope share a move between the same two labels and no other (`placement.py`). So for each label in
 which a value waits, and each to which it is moved, the parts of its uses may differ: whatever they are, no choice pays
 more than its moves cost. Which parts raise the bound most, `solver/shared_costs.py` finds.
 """

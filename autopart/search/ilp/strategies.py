@@ -22,12 +22,12 @@ from typing import NamedTuple
 import numpy as np
 
 from autopart.core.layout import LAST_TILE
-from autopart.core.mapping_table import excluded
 from autopart.core.op import SUM, WHOLE, OpSpec, TileMapping
 from autopart.core.ops.passages import Passage
 from autopart.core.stretch import Stretch
+from autopart.core.table.mapping_table import excluded
 from autopart.search.ilp.labels import Label, divides, reading
-from autopart.spmd.divided_scatters import LEAST_OPERANDS
+from autopart.spmd.lowering.divided_scatters import LEAST_OPERANDS
 
 NONE, PASS = -1, -2
 """In place of a mapping's number: no loop over the axis; `PASS - i`: parts pass by the i-th passage."""
@@ -85,8 +85,8 @@ def op_strategies(
 
     passages       by which something pending may pass
     divided        nothing passes on an axis over which a loop divides the op
-    free           it does no work of its own: `spmd/gathered_slices.py` or `moved_views.py` may take its loop away
-    repeated       it repeats what it reads, or puts it in another order: `spmd/moved_views.py` may take any other
+    free           it does no work of its own: `gathered_slices.py` or `moved_views.py` may take its loop away
+    repeated       it repeats what it reads, or puts it in another order: `moved_views.py` may take any other
                    mapping, or none
     from_scalars   it may be made whole on every device, whatever its mapping, for a reader that works on parts
     repeats        bits by mapping number: a loop over that mapping divides no work
@@ -125,7 +125,7 @@ def op_strategies(
 
 
 def _is_slice(mapping: TileMapping) -> bool:
-    """True for a loop that `spmd/gathered_slices.py` may take away."""
+    """True for a loop that `spmd/lowering/gathered_slices.py` may take away."""
     return len(mapping.operands) == 1 and bool(mapping.reads)
 
 
@@ -135,14 +135,14 @@ def _of_lowering(mappings: Sequence[TileMapping], fixed: int) -> list[int]:
 
 
 def _of_look_ups(mappings: Sequence[TileMapping], fixed: int) -> list[int]:
-    """The mappings that `spmd/divided_tables.py` may take instead of a sum over the rows of a table."""
+    """The mappings that `spmd/lowering/divided_tables.py` may take instead of a sum over the rows of a table."""
     if fixed not in _over_rows(mappings) or mappings[fixed].operands[0] == WHOLE:
         return []
     return [i for i, m in enumerate(mappings) if m.operands[0] == WHOLE and m.results[0] < LAST_TILE]
 
 
 def _over_rows(mappings: Sequence[TileMapping]) -> list[int]:
-    """The mappings that `spmd/divided_tables.py` may take instead: slices of one operand alone, which leave a sum."""
+    """The mappings that `divided_tables.py` may take instead: slices of one operand alone, which leave a sum."""
     return [
         i
         for i, m in enumerate(mappings)
@@ -151,7 +151,7 @@ def _over_rows(mappings: Sequence[TileMapping]) -> list[int]:
 
 
 def _of_updates(mappings: Sequence[TileMapping], fixed: int) -> list[int]:
-    """The mappings that `spmd/divided_scatters.py` may take instead of one that leaves a sum."""
+    """The mappings that `spmd/lowering/divided_scatters.py` may take instead of one that leaves a sum."""
     if len(mappings[fixed].operands) < LEAST_OPERANDS or mappings[fixed].results[0] != SUM:
         return []
     return [

@@ -18,8 +18,8 @@ from autopart.core.op import TensorType
 from autopart.core.stretch import Stretch
 from autopart.costmodel.compiled.links.redistribution_seconds import RedistributionSeconds
 from autopart.search.ilp.labels import Label, distributed_types, in_tiles, stretches_of
+from autopart.spmd.lowering.shared_stretches import may_share
 from autopart.spmd.redistribution.stretch_step import stretch_steps, whole_on
-from autopart.spmd.shared_stretches import may_share
 
 
 def labels_on_the_way(

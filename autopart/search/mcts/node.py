@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from autopart.search.jobs import State
+from autopart.search.evaluation.jobs import State
 from autopart.search.mcts.backup import DecisionValue
 from autopart.search.space.decisions import Decision
 

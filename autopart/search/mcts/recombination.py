@@ -15,7 +15,7 @@ import math
 
 import numpy as np
 
-from autopart.search.jobs import Job, State
+from autopart.search.evaluation.jobs import Job, State
 from autopart.search.mcts.tree import Tree
 from autopart.search.optimizers.refine import ALL, SINGLE, climb
 from autopart.search.problem import Problem

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from typing import Protocol
 
-from autopart.search.jobs import Job, State
+from autopart.search.evaluation.jobs import Job, State
 from autopart.search.mcts.backup import DecisionValues, RewardNormaliser, back_up
 from autopart.search.mcts.node import Graph, reward_of
 from autopart.search.mcts.selection import Path, select

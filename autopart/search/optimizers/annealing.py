@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from autopart.base.arguments import check_fields, number, whole
-from autopart.search.evaluator import draw
-from autopart.search.jobs import Job, State
+from autopart.search.evaluation.evaluator import draw
+from autopart.search.evaluation.jobs import Job, State
 from autopart.search.optimizers.optimizer import register_optimizer
 from autopart.search.problem import Problem
 

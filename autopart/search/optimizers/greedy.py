@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from autopart.base.arguments import check_fields, whole
-from autopart.search.jobs import Job, State
+from autopart.search.evaluation.jobs import Job, State
 from autopart.search.optimizers.optimizer import register_optimizer
 from autopart.search.problem import Problem
 

@@ -13,7 +13,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator
 
-from autopart.search.jobs import Job, State
+from autopart.search.evaluation.jobs import Job, State
 from autopart.search.problem import Problem
 from autopart.search.space.decisions import Decision, Option
 

@@ -9,8 +9,8 @@ named_schedules, named/       schedules that people use, found by structure: DP,
 several_axes                  those of several axes together, under the name that people know
 """
 
-from autopart.core.actions import Action, Atomic, Propagate, Tile
-from autopart.core.partitioning import Partitioning
+from autopart.core.table.actions import Action, Atomic, Propagate, Tile
+from autopart.core.table.partitioning import Partitioning
 from autopart.search.space.decision_space import DecisionSpace
 from autopart.search.space.decisions import Decision, DecisionKind, Option, register_decision_kind
 from autopart.search.space.facts import ProgramFacts

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from autopart.core.colours import mixed, refined, text_colour
 from autopart.core.ops.rule import named
 from autopart.core.program import Program
+from autopart.core.repeats.colours import mixed, refined, text_colour
 
 HOPS = 16
 """How far from a matrix op an update may be: Adam with clipping, weight decay and a schedule takes ten ops."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from autopart.core.mesh import Mesh
-from autopart.core.partitioning import Partitioning
+from autopart.core.table.partitioning import Partitioning
 from autopart.costmodel.compiled.links.collective_seconds import collective_seconds
 from autopart.costmodel.hardware.links import Links, mesh_links
 from autopart.search.space.decisions import Decision

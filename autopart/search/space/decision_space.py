@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from autopart.base.quoting import one_line
-from autopart.core.actions import Action
-from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
+from autopart.core.table.actions import Action
+from autopart.core.table.partitioning import Partitioning
 from autopart.search.space.decisions import DECISION_KINDS, Decision, DecisionKind, Option
 from autopart.search.space.facts import ProgramFacts
 from autopart.search.space.facts_of_fewer import facts_of_fewer

@@ -31,8 +31,8 @@ import numpy as np
 
 from autopart.base.arguments import maker
 from autopart.base.registry import Registry
-from autopart.core.actions import Action
-from autopart.core.partitioning import Partitioning
+from autopart.core.table.actions import Action
+from autopart.core.table.partitioning import Partitioning
 from autopart.search.space.facts import ProgramFacts
 
 if TYPE_CHECKING:

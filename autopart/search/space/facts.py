@@ -13,9 +13,9 @@ from functools import cached_property
 
 import numpy as np
 
-from autopart.core.actions import Action
-from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
+from autopart.core.table.actions import Action
+from autopart.core.table.partitioning import Partitioning
 from autopart.search.space.argument_order import argument_order
 from autopart.search.space.loop_reads import LoopReads
 from autopart.search.space.next_values import next_values

@@ -15,8 +15,8 @@ from functools import cached_property
 
 import numpy as np
 
-from autopart.core.fewer_layers import FewerLayers, fewer_layers
-from autopart.core.partitioning import Partitioning
+from autopart.core.repeats.fewer_layers import FewerLayers, fewer_layers
+from autopart.core.table.partitioning import Partitioning
 from autopart.search.space.decisions import Decision
 from autopart.search.space.facts import ProgramFacts
 from autopart.search.space.loop_reads import LoopReads

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
 from autopart.core.splats import splat_behind
+from autopart.core.table.partitioning import Partitioning
 from autopart.search.space.repeated_reads import needs_gather
-from autopart.spmd.placement import stored_values, use_places
+from autopart.spmd.lowering.placement import stored_values, use_places
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,8 +15,8 @@ import numpy as np
 
 from autopart.base.jit.kernels import kernel
 from autopart.core.layout import LAST_TILE
-from autopart.core.loop_nests import LoopNests, StateArrays, result_entry, slicing, tiling
-from autopart.core.propagation import dim_to_tile
+from autopart.core.table.loop_nests import LoopNests, StateArrays, result_entry, slicing, tiling
+from autopart.core.table.propagation import dim_to_tile
 
 
 @kernel

@@ -16,8 +16,8 @@ import numpy as np
 
 from autopart.core.layout import LAST_TILE
 from autopart.core.op import REDUCTION_NAMES
-from autopart.core.partitioning import Partitioning
-from autopart.core.propagation import tiled_dims
+from autopart.core.table.partitioning import Partitioning
+from autopart.core.table.propagation import tiled_dims
 from autopart.search.space.decisions import Decision, DecisionKind, Option
 from autopart.search.space.facts import ProgramFacts
 from autopart.search.space.priors import MIN_SHARE

@@ -16,11 +16,11 @@ from functools import cached_property
 import numpy as np
 
 from autopart.base.jit.kernels import kernel
-from autopart.core.loop_nests import LoopNests, operand_entry, tiling
-from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
+from autopart.core.table.loop_nests import LoopNests, operand_entry, tiling
+from autopart.core.table.partitioning import Partitioning
 from autopart.costmodel.compiled.facts.op_classes import is_matrix_op
-from autopart.spmd.placement import stored_values, use_places
+from autopart.spmd.lowering.placement import stored_values, use_places
 
 QUANTILES = (0.25, 0.5, 1.0)
 """Shares of the bytes of repeated reads that the offered distances take in."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from autopart.core.actions import Action, Atomic, Propagate
-from autopart.core.partitioning import Partitioning
+from autopart.core.table.actions import Action, Atomic, Propagate
+from autopart.core.table.partitioning import Partitioning
 from autopart.search.space.facts import ProgramFacts
 
 FIRST_DIVISIBLE = -1

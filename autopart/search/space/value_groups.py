@@ -17,10 +17,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autopart.core.colours import mixed, path_without_digits, refined, text_colour
 from autopart.core.op import OpSpec, TensorType
 from autopart.core.ops.rule import named
 from autopart.core.program import Program
+from autopart.core.repeats.colours import mixed, path_without_digits, refined, text_colour
 
 ROUNDS = 1
 """Hops that a group looks at: the op that reads a matrix. One more would tell the last layer from the others."""

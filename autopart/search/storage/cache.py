@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from autopart.base.user_line import warn
-from autopart.core.actions import Action, action_of, row_of
+from autopart.core.table.actions import Action, action_of, row_of
 from autopart.search.storage.records import RecordWarning
 from autopart.search.storage.sealed_json import SealError, seal, unseal
 

@@ -14,9 +14,9 @@ from typing import Any
 
 from autopart.base.errors import PartitionError
 from autopart.base.user_line import warn
-from autopart.core.actions import Action
-from autopart.core.partitioning import Partitioning
-from autopart.search.jobs import Job, Result, State
+from autopart.core.table.actions import Action
+from autopart.core.table.partitioning import Partitioning
+from autopart.search.evaluation.jobs import Job, Result, State
 from autopart.search.space.decision_space import DecisionSpace
 from autopart.search.space.decisions import Decision
 from autopart.search.storage.records import RecordWarning, job_text

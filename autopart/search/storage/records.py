@@ -18,7 +18,7 @@ from typing import Any
 
 from autopart.base.errors import PartitionWarning
 from autopart.base.user_line import warn
-from autopart.search.jobs import Job, Result, State
+from autopart.search.evaluation.jobs import Job, Result, State
 from autopart.search.storage.sealed_json import SealError, digest_of, seal, unseal
 
 

@@ -16,7 +16,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from autopart.core.jax_internals import ir
+from autopart.core.doors.jax_internals import ir
 from autopart.core.op import WHOLE, TensorType
 from autopart.core.ops.local_values import LocalOp
 from autopart.spmd.microbatch.loop_plan import LoopPlan

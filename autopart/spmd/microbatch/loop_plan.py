@@ -29,8 +29,8 @@ from autopart.core.op import REDUCTION_NAMES, SUM, WHOLE, TileMapping
 from autopart.core.ops.passages import Passage
 from autopart.core.ops.rule import passages_of, traits_of
 from autopart.core.ops.traits import Convolution, Matmul, Opaque, Structural
-from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
+from autopart.core.table.partitioning import Partitioning
 
 AXIS = "microbatch"
 """The temporal axis: one that is no mesh axis."""

@@ -18,16 +18,16 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
-from autopart.core.jax_internals import ir, stablehlo
+from autopart.core.doors.jax_internals import ir, stablehlo
 from autopart.core.op import MUL, REDUCTION_NAMES, SUM, WHOLE, OpSpec, TensorType, splat_value
 from autopart.core.ops.rule import localize
 from autopart.core.ops.rules.reduce import identity
 from autopart.core.program import Program
-from autopart.spmd.local_op import MlirLocalOp, splat_of
+from autopart.spmd.emission.local_op import MlirLocalOp, splat_of
+from autopart.spmd.emission.program_writer import ProgramWriter
+from autopart.spmd.emission.reductions import REDUCERS
 from autopart.spmd.microbatch.interleaving import Interleaving, finest
 from autopart.spmd.microbatch.loop_plan import LoopPlan, Unit
-from autopart.spmd.program_writer import ProgramWriter
-from autopart.spmd.reductions import REDUCERS
 
 
 class _NeedsStretch(Exception):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from autopart.core.jax_internals import ir
+from autopart.core.doors.jax_internals import ir
 from autopart.core.mlir_values import MlirValues
 
 

@@ -6,7 +6,7 @@
     d2, g3 = layer'(d3, w3, h2)            for i: d, G[2 - i] = layer'(d, W[2 - i], H[2 - i])
     ...                                    g3 = G[2], ...
 
-Each row of equal blocks (`core/repeated_blocks.py`) becomes a loop. What a block reads of the one before is carried;
+Each row of equal blocks (`repeated_blocks.py`) becomes a loop. What a block reads of the one before is carried;
 what differs from block to block is stacked, in the order of the row of blocks that was first; what is read behind the
 blocks is stacked where it is made. So a loop over the layers' gradients takes rows of what the loop over layers leaves.
 """
@@ -19,15 +19,15 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from autopart.core.control_flow import Branches, Loop, statements
-from autopart.core.jax_internals import ir
+from autopart.core.doors.jax_internals import ir
 from autopart.core.mlir_values import MlirValues
 from autopart.core.op import splat_value
 from autopart.core.passes.cancelled_views import CancelledViews
 from autopart.core.passes.dead_code import DeadCode
 from autopart.core.passes.joined_pads import JoinedPads
 from autopart.core.program import Program
-from autopart.core.repeated_blocks import Blocks, repeated_blocks, same_value
-from autopart.spmd.program_writer import ProgramWriter
+from autopart.core.repeats.repeated_blocks import Blocks, repeated_blocks, same_value
+from autopart.spmd.emission.program_writer import ProgramWriter
 
 
 def rolled(program: Program) -> Program:

@@ -15,17 +15,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from autopart.core.jax_internals import ir, tagged
+from autopart.core.doors.jax_internals import ir, tagged
 from autopart.core.op import SUM as SUM_CODE
 from autopart.core.op import TensorType
-from autopart.spmd.local_op import splat_of
+from autopart.spmd.emission.local_op import splat_of
+from autopart.spmd.emission.reductions import added_at, reduced
 from autopart.spmd.pipeline.layer_loops import LayerLoop, StackWrite
 from autopart.spmd.pipeline.nest import Nest
 from autopart.spmd.pipeline.numbers import Number
 from autopart.spmd.pipeline.staged_ops import StagedOps
 from autopart.spmd.pipeline.ticks import Ticks
 from autopart.spmd.pipeline.zeros import zeros_of
-from autopart.spmd.reductions import added_at, reduced
 
 STAGES = "pipeline stages"
 """The tag of arrays whose first dim is the stages."""

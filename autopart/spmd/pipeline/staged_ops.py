@@ -15,14 +15,14 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 from autopart.core.control_flow import Branches, Loop, statements
-from autopart.core.jax_internals import ir
+from autopart.core.doors.jax_internals import ir
 from autopart.core.mlir_values import MlirValues
 from autopart.core.op import OR, SUM, OpSpec, TensorType
 from autopart.core.ops.rule import batched, has_effect
 from autopart.core.program import Program
+from autopart.spmd.emission.program_writer import ProgramWriter
+from autopart.spmd.emission.reductions import reduced
 from autopart.spmd.pipeline.layer_loops import blocked
-from autopart.spmd.program_writer import ProgramWriter
-from autopart.spmd.reductions import reduced
 
 
 class StagedOps(ProgramWriter):

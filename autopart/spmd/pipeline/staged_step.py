@@ -23,10 +23,10 @@ from typing import NamedTuple
 
 from autopart.base.errors import ArgumentError, BlockedError
 from autopart.core.control_flow import statements
-from autopart.core.jax_internals import ir, tagged
+from autopart.core.doors.jax_internals import ir, tagged
 from autopart.core.op import TensorType
 from autopart.core.program import Program
-from autopart.spmd.local_op import splat_of
+from autopart.spmd.emission.local_op import splat_of
 from autopart.spmd.pipeline.layer_loops import LayerLoop, users_of
 from autopart.spmd.pipeline.nest import AFTER, BEFORE, BETWEEN, ENTER, GONE, LEAVE, RETURN, Handed, Nest, find_nest
 from autopart.spmd.pipeline.numbers import Number

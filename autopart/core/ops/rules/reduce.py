@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from autopart.core.jax_internals import least_number, numpy_dtype
+from autopart.core.doors.jax_internals import least_number, numpy_dtype
 from autopart.core.op import AND, MAX, MIN, MUL, OR, SUM, WHOLE, OpSpec, TileMapping
 from autopart.core.ops.batching import behind, is_batched, with_batch
 from autopart.core.ops.rule import LocalOp, Value, rule

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autopart.core.jax_internals import numpy_dtype
+from autopart.core.doors.jax_internals import numpy_dtype
 from autopart.core.op import REDUCTION_NAMES, WHOLE, OpSpec, TensorType
 from autopart.core.ops.rule import rule_of, traits_of
 from autopart.core.ops.rules.reduce import identity

@@ -24,7 +24,7 @@ import numpy as np
 
 from autopart.core.op import OpSpec
 from autopart.core.passes.recompute.lifetimes import Lifetimes
-from autopart.core.periods import periods
+from autopart.core.repeats.periods import periods
 
 LEAST_SHARE = 0.05
 """Share of all residuals that the layers of one period have at least."""

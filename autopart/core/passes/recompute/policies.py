@@ -21,11 +21,11 @@ import numpy as np
 
 from autopart.base.errors import ArgumentError, UnknownNameError, closest
 from autopart.base.name_patterns import matches
+from autopart.core.doors.user_function import called, name_of
 from autopart.core.op import OpSpec
 from autopart.core.ops.rule import traits_of
 from autopart.core.ops.traits import Convolution, Matmul, Opaque, work
 from autopart.core.program import Program
-from autopart.core.user_function import called, name_of
 
 Policy = str | Callable[[OpSpec, float, float], bool]
 """What says which results are kept."""

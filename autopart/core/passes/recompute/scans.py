@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from autopart.core.control_flow import Loop
-from autopart.core.jax_internals import ir, make_context
+from autopart.core.doors.jax_internals import ir, make_context
 from autopart.core.op import OpSpec, TensorType
 from autopart.core.op_spec_import import SpecTable
 from autopart.core.ops.rule import traits_of

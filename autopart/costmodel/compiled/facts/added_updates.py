@@ -5,7 +5,7 @@
     %t = add %g, %s                 the compiler scatters %dy into %g: no zeros, no %s, and nothing else to add
 
 libtpu 0.0.51 does so on v3 and v5e. So the scatter is computed inside the sum, which counts as the update. Where %s is
-moved before it is added, it is an array as any other. Two scatters of zeros are emitted so (`spmd/summed_scatters.py`).
+moved before it is added, it is an array as any other. Two scatters of zeros are emitted so (`summed_scatters.py`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from autopart.core.ops.rule import traits_of
 from autopart.core.ops.traits import Elementwise
 from autopart.core.program import Program
 from autopart.core.splats import splat_behind
-from autopart.spmd.summed_scatters import adds_by_index, summed_scatters
+from autopart.spmd.for_xla.summed_scatters import adds_by_index, summed_scatters
 
 
 class AddedUpdates(NamedTuple):

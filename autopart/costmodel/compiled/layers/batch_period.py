@@ -7,7 +7,7 @@
     batches    1  1   1  1   1  2   2  2          no collective fills but one, with layer 3: layers 5 and 4 are alike
 
 A run of one layer that stands for others is exact where batches repeat with each layer, one of three layers taken
-together where they repeat after three (`core/fewer_layers.py`); where they do so between some layers only, those alone
+together where they repeat after three (`fewer_layers.py`); where they do so between some layers only, those alone
 are left out. Which results wait is seen from how soon an op reads
 them, which is close to what the simulator finds; whether layers are alike is looked at after a run.
 """
@@ -21,9 +21,9 @@ from typing import NamedTuple
 import numpy as np
 
 from autopart.base.jit.kernels import kernel
-from autopart.core.fewer_layers import FewerLayers
-from autopart.core.like_ops import Like
 from autopart.core.program import Program
+from autopart.core.repeats.fewer_layers import FewerLayers
+from autopart.core.repeats.like_ops import Like
 from autopart.costmodel.compiled.links.collective_combiner import MAX_COMBINED, SOON_OPS
 from autopart.costmodel.compiled.links.redistribution_costs import COMBINABLE, COUNTED_BYTES
 from autopart.costmodel.compiled.slots import NEVER

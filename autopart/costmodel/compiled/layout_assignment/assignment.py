@@ -59,7 +59,7 @@ from autopart.costmodel.compiled.tiled_layouts import (
     row_major,
     tile_dims,
 )
-from autopart.spmd.table_gradients import table_gradients
+from autopart.spmd.for_xla.table_gradients import table_gradients
 
 WORTH_TURNING = 0.8
 """A product writes its result in another order than row-major where that takes at most this share of the bytes."""

@@ -44,7 +44,7 @@ from autopart.core.ops.traits import (
     elements,
 )
 from autopart.costmodel.compiled.dot_strength_reduction import is_summed
-from autopart.spmd.table_gradients import adds_rows
+from autopart.spmd.for_xla.table_gradients import adds_rows
 
 FREE, GIVEN_BY_CALLER, ANCHORED, FOLLOWS, FLEXIBLE, STRICT, CARRIED = range(7)
 NO_GROUP = -1

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from autopart.core.actions import Action, Atomic, Propagate, ShardLoops, ShareGathers, Tile
-from autopart.core.partitioning import Partitioning
+from autopart.core.table.actions import Action, Atomic, Propagate, ShardLoops, ShareGathers, Tile
+from autopart.core.table.partitioning import Partitioning
 from autopart.search.space.decisions import Decision, DecisionKind, register_decision_kind
 from autopart.search.space.facts import ProgramFacts
 

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from autopart.core.actions import Action, ShareGathers
-from autopart.core.partitioning import Partitioning
+from autopart.core.table.actions import Action, ShareGathers
+from autopart.core.table.partitioning import Partitioning
 from autopart.search.space.decisions import Decision, DecisionKind, Option, register_decision_kind
 from autopart.search.space.facts import ProgramFacts
 

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from autopart.core.actions import Action
-from autopart.core.conflicts import undecided
 from autopart.core.layout import LAST_TILE
-from autopart.core.partitioning import Partitioning
 from autopart.core.passes.padding.twins import twins
+from autopart.core.table.actions import Action
+from autopart.core.table.conflicts import undecided
+from autopart.core.table.partitioning import Partitioning
 from autopart.search.space.decisions import Decision, DecisionKind, Option, register_decision_kind
 from autopart.search.space.facts import ProgramFacts
 from autopart.search.space.open_tiles import conflicting_bytes, open_tiles, pending_bytes

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autopart.core.actions import Action
-from autopart.core.partitioning import Partitioning
+from autopart.core.table.actions import Action
+from autopart.core.table.partitioning import Partitioning
 from autopart.search.space.decisions import Decision, DecisionKind, register_decision_kind
 from autopart.search.space.facts import ProgramFacts
 from autopart.search.space.tile_and_keep import tile_each

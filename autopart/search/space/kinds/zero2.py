@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from autopart.core.actions import Action
-from autopart.core.partitioning import Partitioning
+from autopart.core.table.actions import Action
+from autopart.core.table.partitioning import Partitioning
 from autopart.search.space.decisions import Decision, DecisionKind, Option, register_decision_kind
 from autopart.search.space.facts import ProgramFacts
 from autopart.search.space.kinds.zero3 import all_but_one_group, bytes_saved

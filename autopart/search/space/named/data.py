@@ -18,13 +18,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-from autopart.core.conflicts import undecided
 from autopart.core.layout import LAST_TILE
-from autopart.core.looked_up_rows import tile_looked_up
-from autopart.core.loop_nests import tiling
 from autopart.core.ops.rule import traits_of
 from autopart.core.ops.traits import Convolution
-from autopart.core.partitioning import Partitioning
+from autopart.core.table.conflicts import undecided
+from autopart.core.table.looked_up_rows import tile_looked_up
+from autopart.core.table.loop_nests import tiling
+from autopart.core.table.partitioning import Partitioning
 from autopart.search.space.decision_space import DecisionSpace
 from autopart.search.space.decisions import Decision
 from autopart.search.space.named.graphs import row_indices

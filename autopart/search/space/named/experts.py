@@ -15,8 +15,8 @@ from autopart.core.layout import LAST_TILE
 from autopart.core.op import WHOLE
 from autopart.core.ops.rule import traits_of
 from autopart.core.ops.traits import Matmul, Structural
-from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
+from autopart.core.table.partitioning import Partitioning
 from autopart.search.space.decision_space import DecisionSpace
 from autopart.search.space.decisions import Decision
 from autopart.search.space.named.inputs import Inputs, scratch, weights

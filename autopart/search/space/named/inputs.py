@@ -18,8 +18,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from autopart.core.partitioning import Partitioning
 from autopart.core.passes.padding.twins import twins
+from autopart.core.table.partitioning import Partitioning
 from autopart.search.space.decision_space import DecisionSpace
 from autopart.search.space.decisions import Decision
 from autopart.search.space.open_tiles import pending_bytes

@@ -1,0 +1,1 @@
+"""Decisions written down as the manual tactics that make them."""

@@ -1,0 +1,1 @@
+"""Schedules and meshes side by side, with what each costs."""

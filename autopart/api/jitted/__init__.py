@@ -1,0 +1,1 @@
+"""What users call: functions over a mesh, lowered, compiled and checked."""

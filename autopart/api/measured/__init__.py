@@ -1,0 +1,1 @@
+"""What a device or a step takes, measured."""

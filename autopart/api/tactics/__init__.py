@@ -1,0 +1,1 @@
+"""What a schedule is made of, and how one is run."""

@@ -1,0 +1,1 @@
+"""Which parts of a program repeat, and programs with fewer of them."""

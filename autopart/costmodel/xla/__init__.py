@@ -1,0 +1,1 @@
+"""XLA's own compilers as cost models, and what their texts say."""

@@ -1,0 +1,1 @@
+"""What a state costs: decisions carried out, lowered, priced and taken back."""

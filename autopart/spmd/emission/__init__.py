@@ -1,0 +1,1 @@
+"""A device-local program as StableHLO."""

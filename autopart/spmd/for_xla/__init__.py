@@ -1,0 +1,1 @@
+"""How the program is written so that XLA compiles it right, and lays it out well."""

@@ -1,0 +1,1 @@
+"""Where pending sums are done."""
