@@ -68,6 +68,7 @@ COMPUTES_WITH = {
     "core/passes/recompute/turns.py": "evaluates the index that a scan's turn writes",
     "core/passes/borders.py": "moves slices through the ops that move elements",
     "core/passes/bordered_windows.py": "cuts what windows leave",
+    "core/passes/cancelled_views.py": "takes views of one array back",
     "core/passes/cuts.py": "cuts what moves elements",
     "api/kernels/pallas_work.py": "evaluates in which steps of a grid a kernel computes",
     "api/kernels/running_sums.py": "follows sums through the primitives of jax in a kernel",

@@ -43,8 +43,10 @@ def by_hand(pool: Pool):
         bodies["exchange"] = (lambda v: lax.all_to_all(v, axis, other, dim, tiled=True), exchanged)
     body, left = bodies[pool.choose(sorted(bodies))]
     names = {axis} if pool.coin() else set(pool.mesh)
-    region = jax.shard_map(
-        body, mesh=_devices(pool.mesh), in_specs=(cut,), out_specs=left, axis_names=names, check_vma=False
+    region = jax.jit(  # without it jax runs no region over some of the axes op by op
+        jax.shard_map(
+            body, mesh=_devices(pool.mesh), in_specs=(cut,), out_specs=left, axis_names=names, check_vma=False
+        )
     )
     return region(x) if pool.coin() else jnp.negative(region(jnp.negative(x)))
 

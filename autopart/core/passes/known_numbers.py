@@ -14,7 +14,7 @@ import numpy as np
 
 from autopart.core.doors.jax_internals import ir, numpy_dtype
 from autopart.core.op import OpSpec, splat_value
-from autopart.core.ops.rules.concatenate import ROLL
+from autopart.core.ops.rules.roll import ROLL
 from autopart.core.passes.pattern_rewriter import PatternRewriter
 
 MOST = 1 << 18
@@ -211,9 +211,8 @@ _BY_COLUMN: Mapping[str, Callable[..., np.ndarray | None]] = {
 """What is computed of dims of length 1 as of longer ones."""
 
 _OTHERS: Mapping[str, Callable[..., np.ndarray | None]] = {
-    "concatenate": lambda spec, *parts: np.roll(
-        np.concatenate(parts, spec.attributes["dimension"]), spec.attributes.get(ROLL, 0), spec.attributes["dimension"]
-    ),
+    "concatenate": lambda spec, *parts: np.concatenate(parts, spec.attributes["dimension"]),
+    ROLL: lambda spec, a: np.roll(a, spec.attributes[ROLL], spec.attributes["dimension"]),
     "reduce": _reduced,
     "reverse": lambda spec, a: np.flip(a, spec.attributes["dimensions"]),
     "slice": _sliced,

@@ -286,15 +286,16 @@ class PatternRewriter(MlirValues):
         results: Sequence[TensorType],
         by: str = "",
         marks: tuple[tuple[str, object], ...] = (),
+        kind: str = "",
         **sides: ir.Attribute,
     ) -> list[int]:
         """An op by its full name, as MLIR has it; `by` is the op of two elements that its region returns, `marks` are
-        attributes that no module knows."""
+        attributes that no module knows, and so may the `kind` be that it has with them."""
         key = name, tuple(map(self.type_of, operands)), tuple(results), by, tuple(sides.items()), marks
         if key not in self._made:
             number, rewriting = self._new_spec(*key[:4], sides), self.rewriting
             spec = rewriting.spec_of(number)
-            marked = replace(spec, attributes={**spec.attributes, **dict(marks)})
+            marked = replace(spec, kind=kind or spec.kind, attributes={**spec.attributes, **dict(marks)})
             self._made[key] = rewriting.spec(marked, rewriting.representative(number)) if marks else number
         return self._add(self._made[key], operands)
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from autopart.core.mlir_values import i64
 from autopart.core.op import OpSpec
-from autopart.core.ops.rules.concatenate import ROLL
+from autopart.core.ops.rules.roll import ROLL
 from autopart.core.passes.combined_slices import Row, grown, row_of
 from autopart.core.passes.cuts import MOST_ROWS, row
 from autopart.core.passes.even_slices import EVENER, ways
@@ -207,7 +207,7 @@ def _added(at: PatternRewriter, op: int) -> int | None:
 def _roll(at: PatternRewriter, value: int, dim: int, by: int) -> int:
     """A value with its elements along a dim moved on, the last ones to the front."""
     types = [at.type_of(value)]
-    return at.create("stablehlo.concatenate", [value], types, marks=((ROLL, by),), dimension=i64(dim))[0]
+    return at.create("stablehlo.concatenate", [value], types, marks=((ROLL, by),), kind=ROLL, dimension=i64(dim))[0]
 
 
 def _source(at: PatternRewriter, value: int) -> int | None:

@@ -2,9 +2,6 @@
 
 x[i,j], y[i,k] -> z[i,j+k]     i    (0, 0) -> tile 0
                                j+k  (1, 1) -> tile 1     each device is sent what its tile has of each operand
-
-Of the two parts of one array, joined the other way round, the pass `refilled_slices` makes a roll: of one operand, with
-the attribute `roll`. A tile reads what its neighbours have, the first tile what the last one has.
 """
 
 from __future__ import annotations
@@ -22,14 +19,9 @@ from autopart.core.ops.rules.stretches import reads_of, stretched
 from autopart.core.ops.traits import Elementwise
 from autopart.core.stretch import Stretch
 
-ROLL = "roll"
-"""By how many places elements move on, the last ones to the front."""
-
 
 def _localize(local: LocalOp) -> list[Value]:
     reads = list(reads_of(local))
-    if ROLL in local.spec.attributes:
-        return [local.operands[0] if reads else _rolled(local, local.operands[0], local.spec.attributes["dimension"])]
     return [_chosen(local)] if reads else local.clone()
 
 
@@ -48,26 +40,13 @@ def _chosen(local: LocalOp) -> Value:
     return chosen
 
 
-def _rolled(local: LocalOp, value: Value, dim: int) -> Value:
-    """The last elements of a dim, and then the others."""
-    shape, by = local.type_of(value).shape, local.spec.attributes[ROLL]
-    size = shape[dim]
-    parts = []
-    for begin, end in ((size - by, size), (0, size - by)):
-        ends = [(begin, end) if d == dim else (0, n) for d, n in enumerate(shape)]
-        parts.append(local.slice(value, *zip(*ends, strict=True)))
-    return local.concatenate(parts, dim)
-
-
 def _batched(local: LocalOp) -> list[Value] | None:
-    if ROLL in local.spec.attributes:
-        return [_rolled(local, all_batched(local)[0], local.spec.attributes["dimension"] + 1)]
     return local.clone(all_batched(local), dimension=local.spec.attributes["dimension"] + 1)
 
 
 @rule(
     "concatenate",
-    traits=Elementwise(0, joins=True, shown=("dimension", ROLL), passes=moved()),
+    traits=Elementwise(0, joins=True, shown=("dimension",), passes=moved()),
     localize=_localize,
     examples=(
         op("concatenate", "4x6xf32, 4x2xf32 -> 4x8xf32", "dimension = 1 : i64"),
@@ -81,12 +60,8 @@ def concatenate(spec: OpSpec) -> Iterable[TileMapping]:
     """Every dim; the joined one by what its tiles read of each operand, unless nothing is joined to it."""
     joined, shape = spec.attributes["dimension"], spec.results[0].shape
     is_one = len(spec.operands) == 1
-    roll = spec.attributes.get(ROLL)
-    yield from common_dims(spec, [d for d in range(len(shape)) if d != joined or (is_one and roll is None)])
-    if roll is not None:
-        low = roll if 2 * roll <= shape[joined] else roll - shape[joined]
-        yield stretched(spec, {0: (joined, Stretch(shape[joined], low, wraps=True))}, joined)
-    elif not is_one:
+    yield from common_dims(spec, [d for d in range(len(shape)) if d != joined or is_one])
+    if not is_one:
         sizes = [t.shape[joined] for t in spec.operands]
         starts = itertools.accumulate(sizes[:-1], initial=0)
         yield stretched(spec, {k: (joined, Stretch(shape[joined], start)) for k, start in enumerate(starts)}, joined)
