@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 
 import autopart as ap
-from tests.property.pool import Effect, NothingFits, NothingFits, step
+from tests.property.pool import Effect, NothingFits, step
 
 
 @step(Effect.SUMS)

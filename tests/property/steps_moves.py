@@ -31,7 +31,7 @@ def along_known_rows(pool):
 
 @step(Effect.ROUNDS)
 def transformed(pool):
-    """A Fourier transform of all dims, and back; not beside parts by hand, where XLA's partitioner ends Python over it."""
+    """A Fourier transform of all dims, and back; not beside parts by hand: XLA's partitioner ends Python over it."""
     if pool.mesh:
         raise NothingFits
     x = pool.draw(2, "f", fits=lambda v: 0 < v.size <= LARGEST // 64 and v.ndim <= 3)
