@@ -42,7 +42,8 @@ def test_the_share_of_idle_ticks_is_that_of_the_closed_form(schedule, microbatch
     idle = 1 - whole.compute_s / STAGES / staged.compute_s
     ticks = (STAGES - 1) / (repeats * microbatches + STAGES - 1)
     looks_up_runs = 0.08 if repeats > 1 else 0  # which run's weights a stage reads, and adds to, is known in each tick
-    assert ticks - 0.05 < idle < ticks + 0.05 + looks_up_runs
+    begins = 0.01  # a loop over layers begins its stacks in each microbatch, one over ticks once
+    assert ticks - 0.05 - begins < idle < ticks + 0.05 + looks_up_runs
 
 
 def test_1f1b_holds_residuals_of_few_microbatches():
