@@ -8,6 +8,7 @@ import pytest
 from jax import lax
 
 import autopart as ap
+from tests.cost.programs import nodes_of
 from tests.prompt import slow
 
 LAYERS, WIDTH, ROWS, STAGES = 16, 1024, 2048, 4
@@ -32,6 +33,14 @@ def estimate(microbatches, pipeline):
     return ap.jit(step, mesh, tactics, donate_argnums=0).lower(shapes, x).estimate
 
 
+def worked_s(found):
+    """Seconds of all kernels but those that fill stacks: a loop over layers begins its own in each microbatch, one over
+    ticks once."""
+    run = found.simulation
+    fills = nodes_of(run, "broadcast_in_dim", "constant")
+    return found.compute_s - sum(run.node_s[k] * run.node_trips[k] for k in fills)
+
+
 @pytest.mark.parametrize(
     ("schedule", "microbatches", "repeats"),
     [("gpipe", 4, 1), slow("gpipe", 16, 1), ("1f1b", 8, 1), slow("circular", 4, 2), ("circular", 8, 4)],
@@ -39,11 +48,10 @@ def estimate(microbatches, pipeline):
 def test_the_share_of_idle_ticks_is_that_of_the_closed_form(schedule, microbatches, repeats):
     pipeline = ap.Pipeline("pipe", schedule=schedule, repeats=repeats)
     whole, staged = estimate(microbatches, []), estimate(microbatches, [pipeline])
-    idle = 1 - whole.compute_s / STAGES / staged.compute_s
+    idle = 1 - worked_s(whole) / STAGES / worked_s(staged)
     ticks = (STAGES - 1) / (repeats * microbatches + STAGES - 1)
     looks_up_runs = 0.08 if repeats > 1 else 0  # which run's weights a stage reads, and adds to, is known in each tick
-    begins = 0.01  # a loop over layers begins its stacks in each microbatch, one over ticks once
-    assert ticks - 0.05 - begins < idle < ticks + 0.05 + looks_up_runs
+    assert ticks - 0.05 < idle < ticks + 0.05 + looks_up_runs
 
 
 def test_1f1b_holds_residuals_of_few_microbatches():

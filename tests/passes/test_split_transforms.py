@@ -33,13 +33,14 @@ def test_a_tile_of_a_transformed_dim_is_exchanged(name: str, dim: int):
     step = ap.jit(lambda x: fun(x), ap.Mesh({"a": 4}, device="h100"), tiled)
     want = jax.jit(fun)(x)
     np.testing.assert_allclose(step(x), want, rtol=1e-5, atol=1e-5 * np.abs(want).max())
-    if name in ("irfftn", "there and back", "gradient") and jax.__version_info__ >= (0, 11):
-        pytest.xfail("later releases of jax make a spectrum whole by other ops, which gather")
     estimate = step.lower(jax.ShapeDtypeStruct((512, 512, 512), dtype)).estimate
     assert estimate is not None
     count = {kind: total.count for kind, total in estimate.collectives.items() if total.count}
-    assert count.keys() <= {"all_to_all"}
-    assert sum(count.values()) <= most
+    assert count.get("all_to_all", 0) <= most
+    if name == "there and back" and jax.__version_info__ >= (0, 12):
+        pytest.xfail("jax 0.12 makes planes between the two whole, and one transform of all is estimated to be faster")
+    besides = sum(total.bytes for kind, total in estimate.collectives.items() if kind != "all_to_all")
+    assert besides <= 0.02 * 512**3 * 8, "jax 0.12 makes the first and last planes of a spectrum whole"
 
 
 @pytest.mark.parametrize("tiled", [[], [ap.ManualPartition({"x": 0}, "a")]], ids=["whole", "batch"])

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 
 
@@ -47,7 +48,7 @@ def _paged(
         jnp.einsum("bgjd,bgtd->bgjt", by_group, k, preferred_element_type=jnp.float32), attn_logits_soft_cap
     )
     scores = jnp.where(jnp.arange(k.shape[2]) < lengths[:, None, None, None], scores, mask_value)
-    return jnp.einsum("bgjt,bgtd->bgjd", _softmax(scores), v).reshape(q.shape).astype(q.dtype)
+    return jnp.einsum("bgjt,bgtd->bgjd", jax.nn.softmax(scores), v).reshape(q.shape).astype(q.dtype)
 
 
 def _ragged(
@@ -66,17 +67,14 @@ def _ragged(
     seen = jnp.arange(k.shape[1]) <= place[:, None]
     if sliding_window is not None:
         seen &= jnp.arange(k.shape[1]) > place[:, None] - sliding_window
-    made = jnp.einsum("tgjs,tsgd->tgjd", _softmax(jnp.where(seen[:, None, None], scores, -1e30)), v).reshape(q.shape)
+    made = jnp.einsum("tgjs,tsgd->tgjd", jax.nn.softmax(jnp.where(seen[:, None, None], scores, -1e30)), v).reshape(
+        q.shape
+    )
     return jnp.where((tokens < starts[count[0]])[:, None, None], made, 0).astype(q.dtype)
 
 
 def _capped(scores: Any, cap: float | None) -> Any:
     return scores if cap is None else cap * jnp.tanh(scores / cap)
-
-
-def _softmax(scores: Any) -> Any:
-    weights = jnp.exp(scores - scores.max(-1, keepdims=True))
-    return weights / weights.sum(-1, keepdims=True)
 
 
 FUNCTIONS = {

@@ -18,7 +18,7 @@ import warnings
 
 from autopart.api.programs.fitting import scheduled_best, share
 from autopart.api.programs.tried_programs import Setting, rank
-from autopart.api.tactics.automatic import AutomaticPartition, SearchWarning
+from autopart.api.tactics.automatic import AutomaticPartition
 from autopart.api.tactics.schedule import Scheduled
 from autopart.api.tactics.tactic import Tactic
 from autopart.api.tracing.trace import Traced
@@ -33,18 +33,20 @@ def scheduled_whole_or_apart(traced: Traced, setting: Setting) -> tuple[Traced, 
     if traced.whole is None:
         return scheduled_best(traced, setting)
     setting = dataclasses.replace(setting, schedule=tuple(map(_with_share, setting.schedule)))
-    found, errors = list[tuple[Traced, Scheduled]](), list[PartitionError]()
+    found, errors = list[tuple[tuple[Traced, Scheduled], list[warnings.WarningMessage]]](), list[PartitionError]()
     for one in (traced, traced.whole()):
         try:
-            with warnings.catch_warnings():
-                if found:
-                    warnings.simplefilter("ignore", SearchWarning)
-                found.append(scheduled_best(one, setting))
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
+                found.append((scheduled_best(one, setting), said))
         except PartitionError as error:
             errors.append(error)
     if not found:
         raise errors[0]
-    return min(found, key=lambda each: _rank(each[1]))
+    best, said = min(found, key=lambda each: _rank(each[0][1]))
+    for warning in said:  # those of the program that is taken
+        warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+    return best
 
 
 def _with_share(tactic: Tactic) -> Tactic:
