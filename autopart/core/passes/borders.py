@@ -29,8 +29,10 @@ from autopart.core.passes.spaces import EVENER
 @register_pass("borders")
 @dataclass(frozen=True)
 class Borders(PatternPass):
-    """Slices of what was joined or padded become slices of its parts; windows over it compute the border by itself,
-    unless `windows` are left whole."""
+    """Slices of what was joined or padded become slices of its parts; windows over it compute the border by itself.
+
+    windows   False leaves windows whole
+    """
 
     windows: bool = True
 

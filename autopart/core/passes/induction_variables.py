@@ -20,7 +20,7 @@ from autopart.core.passes.program_pass import register_pass
 @register_pass("induction_variables")
 @dataclass(frozen=True)
 class InductionVariables(PatternPass):
-    """See the module. Costs once the carries of each loop."""
+    """Computes what a loop counts beside its turns from these. Costs once the carries of each loop."""
 
     roots = ("carry",)
     again = False

@@ -22,7 +22,7 @@ from autopart.core.passes.program_pass import register_pass
 @register_pass("updated_stacks")
 @dataclass(frozen=True)
 class UpdatedStacks(PatternPass):
-    """See the module."""
+    """Stacks of which a scan takes slices and gives back others are updated in place."""
 
     roots = ("carry", "dynamic_update_slice")
     again = False
