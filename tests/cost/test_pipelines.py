@@ -24,11 +24,11 @@ def step(w, x):
     return jax.tree.map(lambda a, g: a - 0.1 * g, w, jax.grad(loss)(w))
 
 
-def estimate(microbatches, pipeline):
+def estimate(microbatches, pipeline, device="h100"):
     w = {"up": (LAYERS, WIDTH, 4 * WIDTH), "down": (LAYERS, 4 * WIDTH, WIDTH)}
     shapes = {name: jax.ShapeDtypeStruct(shape, jnp.float32) for name, shape in w.items()}
     x = jax.ShapeDtypeStruct((ROWS * microbatches, WIDTH), jnp.float32)
-    mesh = ap.Mesh({"pipe": STAGES}, device="h100")
+    mesh = ap.Mesh({"pipe": STAGES}, device=device)
     tactics = [ap.Microbatch({"x": 0}, microbatches), *pipeline]
     return ap.jit(step, mesh, tactics, donate_argnums=0).lower(shapes, x).estimate
 
@@ -42,12 +42,21 @@ def worked_s(found):
 
 
 @pytest.mark.parametrize(
-    ("schedule", "microbatches", "repeats"),
-    [("gpipe", 4, 1), slow("gpipe", 16, 1), ("1f1b", 8, 1), slow("circular", 4, 2), ("circular", 8, 4)],
+    ("schedule", "microbatches", "repeats", "device"),
+    [
+        ("gpipe", 4, 1, "h100"),
+        slow("gpipe", 16, 1, "h100"),
+        ("1f1b", 8, 1, "h100"),
+        slow("circular", 4, 2, "h100"),
+        ("circular", 8, 4, "h100"),
+        ("1f1b", 8, 1, "tpu_v5p"),
+        slow("gpipe", 16, 1, "tpu_v5p"),
+        slow("gpipe", 16, 1, "tpu_v3"),
+    ],
 )
-def test_the_share_of_idle_ticks_is_that_of_the_closed_form(schedule, microbatches, repeats):
+def test_the_share_of_idle_ticks_is_that_of_the_closed_form(schedule, microbatches, repeats, device):
     pipeline = ap.Pipeline("pipe", schedule=schedule, repeats=repeats)
-    whole, staged = estimate(microbatches, []), estimate(microbatches, [pipeline])
+    whole, staged = estimate(microbatches, [], device), estimate(microbatches, [pipeline], device)
     idle = 1 - worked_s(whole) / STAGES / worked_s(staged)
     ticks = (STAGES - 1) / (repeats * microbatches + STAGES - 1)
     looks_up_runs = 0.08 if repeats > 1 else 0  # which run's weights a stage reads, and adds to, is known in each tick

@@ -130,10 +130,12 @@ class Slicing(Traits):
     """Reads only what it keeps.
 
     indexed  rows of a table at an array of indices; never computed inside a consumer, which would keep the table alive
+    one_per_row  True for a spec that reads at one index in each row of a batch: a slice once the batch is divided
     strided  True for an op that leaves out every other element of a dim, or more
     """
 
     indexed: bool = False
+    one_per_row: Callable[[OpSpec], bool] = lambda spec: False
     strided: Callable[[OpSpec], bool] | None = None
 
 

@@ -21,7 +21,7 @@ from autopart.core.passes.program_pass import register_pass
 @register_pass("cancelled_views")
 @dataclass(frozen=True)
 class CancelledViews(PatternPass):
-    """Leaves out an op that takes back what the one before it did. Costs once the reshapes, slices and concatenations."""
+    """Leaves out ops that take back what the one before did. Costs once the reshapes, slices and concatenations."""
 
     roots = ("reshape", "slice", "concatenate")
 

@@ -113,7 +113,9 @@ _ALONG = (
 
 @rule(
     "gather",
-    traits=Slicing(indexed=True, by_index=True, passes=moved_by_index()),
+    traits=Slicing(
+        indexed=True, one_per_row=lambda spec: _reads_one_per_row(spec), by_index=True, passes=moved_by_index()
+    ),
     localize=_localize,
     defaults={"indices_are_sorted": False},
     examples=(
@@ -174,6 +176,14 @@ def gather(spec: OpSpec) -> Iterable[TileMapping]:
     for d in n["start_index_map"]:
         if 0 < windows[d] < operand[d] and d not in batching.values():
             yield TileMapping((d, WHOLE), (one_hot_sum(spec.results[0]),), operand[d])
+
+
+def _reads_one_per_row(spec: OpSpec) -> bool:
+    """True for one index in each row of a batch, as `jax.vmap` writes slices."""
+    n, indices = spec.attributes["dimension_numbers"], spec.operands[1].shape
+    rows = n["start_indices_batching_dims"]
+    counted = [d for d in range(len(indices)) if d not in (n["index_vector_dim"], *rows)]
+    return len(rows) > 0 and all(indices[d] == 1 for d in counted)
 
 
 def _in_order(spec: OpSpec, order: tuple[int, ...]) -> Iterable[TileMapping]:

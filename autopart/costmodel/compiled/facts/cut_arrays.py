@@ -31,6 +31,7 @@ from autopart.core.op import OpSpec
 from autopart.core.ops.rule import traits_of
 from autopart.core.ops.traits import Convolution, Elementwise, Matmul, Slicing, View
 from autopart.core.program import Program
+from autopart.costmodel.compiled.facts.op_classes import looks_up
 from autopart.costmodel.compiled.facts.reshape_barriers import is_view
 
 NESTED, BY_PARTS = 1, 2
@@ -51,8 +52,7 @@ class CutArrays(NamedTuple):
 
 
 def _is_slice(spec: OpSpec) -> bool:
-    traits = traits_of(spec)
-    return isinstance(traits, Slicing) and not traits.indexed
+    return isinstance(traits_of(spec), Slicing) and not looks_up(spec)
 
 
 def _joins(spec: OpSpec) -> bool:
@@ -80,8 +80,7 @@ def cut_arrays(program: Program, given: np.ndarray, lanes: int) -> CutArrays:
     """Those of a program; given: bool[ops], arguments and whatever else has results that no reader can compute."""
 
     def looks_up_lanes(spec: OpSpec) -> bool:
-        traits = traits_of(spec)
-        return isinstance(traits, Slicing) and traits.indexed and sum(spec.results[0].shape[-1:]) % lanes == 0
+        return looks_up(spec) and sum(spec.results[0].shape[-1:]) % lanes == 0
 
     slices, joins, reads_written, views, convolves, multiplies, looked_up = (
         np.array([test(spec) for spec in program.specs], np.bool_)[program.op_spec]

@@ -168,8 +168,8 @@ def spec_costs(program: Program, chip: Device) -> SpecCosts:
         cycles=np.array([_cycles(t) for t in traits], float),
         is_view=np.array(views, np.bool_),
         is_constant=np.array([isinstance(t, Constant) for t in traits], np.bool_),
-        fuses=np.array([_fuses(t, chip.is_xla_gpu) for t in traits], np.bool_),
-        takes=np.array([_takes(*row, writes) for row in zip(views, classes, traits, strict=True)], np.bool_),
+        fuses=np.array([_fuses(*row, chip.is_xla_gpu) for row in zip(traits, specs, strict=True)], np.bool_),
+        takes=np.array([_takes(*row, writes) for row in zip(views, classes, traits, specs, strict=True)], np.bool_),
         passes=np.array(passes)
         * [_walked(s, side, swap, chip) for s, side, swap in zip(specs, sides, swaps, strict=True)],
         narrows=np.array([f32 and n == 1 for f32, n in zip(f32_matmul, passes, strict=True)], np.bool_)
@@ -261,9 +261,9 @@ def is_matrix_op(spec: OpSpec) -> bool:
 
 
 def looks_up(spec: OpSpec) -> bool:
-    """True for ops that read rows of a table at an array of indices."""
+    """True for ops that read rows of a table at an array of indices, more than one in each row of a batch."""
     traits = traits_of(spec)
-    return isinstance(traits, Slicing) and traits.indexed
+    return isinstance(traits, Slicing) and traits.indexed and not traits.one_per_row(spec)
 
 
 def _weight(found: int, flop: Work | None, spec: OpSpec) -> float:
@@ -280,22 +280,21 @@ def _cycles(traits: Traits) -> float:
     return GPU_CYCLES * traits.weight if traits.cycles is None else traits.cycles
 
 
-def _fuses(traits: Traits, on_gpu: bool) -> bool:
+def _fuses(traits: Traits, spec: OpSpec, on_gpu: bool) -> bool:
     """Elementwise ops, slices and constants; on GPUs look-ups too, which each thread does for itself there. Elsewhere
     they would keep a whole table alive for a late consumer."""
     match traits:
-        case Slicing(indexed=indexed):
-            return on_gpu or not indexed
+        case Slicing():
+            return on_gpu or not looks_up(spec)
         case _:
             return isinstance(traits, Elementwise | Constant)
 
 
-def _takes(is_view: bool, op_class: int, traits: Traits, reads_arrays: bool) -> bool:
+def _takes(is_view: bool, op_class: int, traits: Traits, spec: OpSpec, reads_arrays: bool) -> bool:
     """`SpecCosts.takes`; `reads_arrays`: what rows are looked up in, or pools slide over, has been written."""
     if is_view:
         return not (isinstance(traits, View) and traits.fence)
-    looks_up = isinstance(traits, Slicing) and traits.indexed
-    if reads_arrays and (looks_up or (isinstance(traits, Reduction) and traits.slides)):
+    if reads_arrays and (looks_up(spec) or (isinstance(traits, Reduction) and traits.slides)):
         return False
     return op_class in (ELEMENTWISE, SLICING, REDUCE, MATMUL, CONV, UPDATE)
 

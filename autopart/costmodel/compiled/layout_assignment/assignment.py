@@ -39,6 +39,7 @@ from autopart.costmodel.compiled.layout_assignment.layout_constraints import (
     taken_elements,
 )
 from autopart.costmodel.compiled.layout_assignment.layout_through import has, through
+from autopart.costmodel.compiled.layout_assignment.local_kinds import local_kind
 from autopart.costmodel.compiled.layout_assignment.product_operands import written_twice
 from autopart.costmodel.compiled.layout_assignment.transfers import (
     ANCHORED,
@@ -115,10 +116,10 @@ def assign_layouts(
     for op in range(ops.op_spec.shape[0] - 1, -1, -1):
         _backward(ops, values, by, tile, scratch, layout, op)
     for op in range(ops.op_spec.shape[0]):
-        spec = ops.op_spec[op]
-        if by.kind[spec] == FOLLOWS:
+        kind = local_kind(ops, values, by, scratch, op)
+        if kind == FOLLOWS:
             _follow(ops, values, by, tile, scratch, layout, op)
-        elif by.kind[spec] == FLEXIBLE:
+        elif kind == FLEXIBLE:
             _write_rows(ops, values, by, tile, scratch, layout, op)
     for op in range(ops.op_spec.shape[0]):
         found.along_lanes[op] = by.kind[ops.op_spec[op]] == FREE and _spreads(ops, values, by, scratch, layout, op)
@@ -207,19 +208,19 @@ def _spreads(ops: Ops, values: ShardedValues, by: Transfers, scratch: Scratch, l
 def _forward(
     ops: Ops, values: ShardedValues, by: Transfers, tile: tuple[int, int], scratch: Scratch, layout: np.ndarray, op: int
 ) -> None:
-    spec, first = ops.op_spec[op], ops.result_ptr[op]
-    if first == ops.result_ptr[op + 1] or by.kind[spec] == FREE or by.kind[spec] == CARRIED:
+    spec, first, kind = ops.op_spec[op], ops.result_ptr[op], local_kind(ops, values, by, scratch, op)
+    if first == ops.result_ptr[op + 1] or kind in (FREE, CARRIED):
         return
     if values.as_stored[first]:
         layout[first], scratch.priority[first] = default_layout(values, first, tile, scratch), GIVEN
-    elif by.kind[spec] == STRICT:
+    elif kind == STRICT:
         layout[first] = least_padded(values, first, by.inner[spec], by.lane[spec], tile, scratch)
         scratch.priority[first] = LEFT if by.is_convolution[spec] else ASKED
-    elif by.kind[spec] == FLEXIBLE:
+    elif kind == FLEXIBLE:
         layout[first], scratch.priority[first] = _as_written(values, first, tile, scratch)
-    elif by.kind[spec] == GIVEN_BY_CALLER:
+    elif kind == GIVEN_BY_CALLER:
         layout[first], scratch.priority[first] = default_layout(values, first, tile, scratch), GIVEN
-    elif by.kind[spec] == ANCHORED:
+    elif kind == ANCHORED:
         for value in range(first, ops.result_ptr[op + 1]):
             if not by.by_rows[spec]:
                 layout[value] = _as_written(values, value, tile, scratch)[0]
@@ -366,7 +367,8 @@ def _backward(
                 layout[value] = least_padded(values, value, asked, 0, tile, scratch)
                 scratch.priority[value] = ASKED
         return
-    if first == ops.result_ptr[op + 1] or (by.kind[spec] != FOLLOWS and by.kind[spec] != CARRIED):
+    kind = local_kind(ops, values, by, scratch, op)
+    if first == ops.result_ptr[op + 1] or (kind != FOLLOWS and kind != CARRIED):
         return
     for use in range(start, ops.operand_ptr[op + 1]):
         value, at = ops.operands[use], by.first[spec] + use - start

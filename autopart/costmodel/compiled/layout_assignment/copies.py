@@ -28,6 +28,7 @@ from autopart.costmodel.compiled.layout_assignment.layout_constraints import (
     least_padded,
     local_dims,
 )
+from autopart.costmodel.compiled.layout_assignment.local_kinds import has_one_index
 from autopart.costmodel.compiled.layout_assignment.transfers import CARRIED, FLEXIBLE, NO_GROUP, STRICT, Transfers
 from autopart.costmodel.compiled.tiled_layouts import row_major, tile_dims, tiled_elements
 
@@ -62,7 +63,8 @@ def copied_elements(
         first = ops.result_ptr[op]
         if first < ops.result_ptr[op + 1] and values.as_stored[first]:
             left[op] = _in_rows(values, tile, scratch, layout, first)
-        if by.by_rows[spec] and scratch.priority[ops.operands[start]] != UNASKED:
+        by_rows = by.by_rows[spec] and not has_one_index(ops, values, by, scratch, op)
+        if by_rows and scratch.priority[ops.operands[start]] != UNASKED:
             copied[start] = _in_rows(values, tile, scratch, layout, ops.operands[start])
             _once(scratch, ops.operands[start], start, copied, kept)
         if by.kind[spec] == CARRIED:

@@ -57,6 +57,8 @@ class Transfers(NamedTuple):
     kind      int8[specs]: `FREE` to `CARRIED`
     is_convolution, by_rows, updates    bool[specs]; the second: rows of a table are read or added to at indices; the
               third: it changes a part of an array
+    counted   int32[specs]: of the result of a gather, of the updates of a scatter, a bit for each dim that counts
+              indices
     inner     int32[specs]: of a `STRICT` op, a bit for each dim of the result that may lie inside tiles
     lane      int8[specs]: of those the one that lies along the lanes where either order pads as much
     asked     int32[rows]: of what it reads, a bit for each dim that it asks to lie inside tiles; 0: it reads any
@@ -70,6 +72,7 @@ class Transfers(NamedTuple):
     is_convolution: np.ndarray
     by_rows: np.ndarray
     updates: np.ndarray
+    counted: np.ndarray
     inner: np.ndarray
     lane: np.ndarray
     asked: np.ndarray
@@ -95,6 +98,7 @@ def transfers(specs: Sequence[OpSpec]) -> Transfers:
         is_convolution=np.array([isinstance(traits_of(spec), Convolution) for spec in specs], np.bool_),
         by_rows=np.array([_is_by_rows(spec) for spec in specs], np.bool_),
         updates=np.array([isinstance(traits_of(spec), Update) for spec in specs], np.bool_),
+        counted=np.array([_counted(spec) for spec in specs], np.int32),
         inner=np.array([inner for _, inner, _ in kinds], np.int32),
         lane=np.array([lane for _, _, lane in kinds], np.int8),
         asked=np.array([_asked(*one) for one in each], np.int32),
@@ -152,6 +156,18 @@ def _is_by_rows(spec: OpSpec) -> bool:
     if not isinstance(traits, Slicing) or not traits.indexed or not spec.operands[0].shape:
         return False
     return spec.results[0].shape[-1:] == spec.operands[0].shape[-1:] != (1,)
+
+
+def _counted(spec: OpSpec) -> int:
+    traits = traits_of(spec)
+    match spec.attributes:
+        case {"dimension_numbers": {"offset_dims": windows}} if isinstance(traits, Slicing):
+            counts = spec.results[0]
+        case {"scatter_dimension_numbers": {"update_window_dims": windows}} if isinstance(traits, Update):
+            counts = spec.operands[-1]
+        case _:
+            return 0
+    return sum(1 << d for d in range(len(counts.shape)) if d not in windows)
 
 
 def _asked(spec: OpSpec, mappings: Sequence[TileMapping], operand: int) -> int:
