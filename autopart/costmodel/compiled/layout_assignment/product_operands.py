@@ -41,7 +41,7 @@ from autopart.costmodel.compiled.layout_assignment.transfers import (
 )
 from autopart.costmodel.compiled.tiled_layouts import dim_at, row_major
 
-BATCH, ROWS, COLUMNS = range(3)
+BATCH, FREE, SUMMED = range(3)
 
 
 @kernel
@@ -67,7 +67,7 @@ def written_twice(
             value, at = ops.operands[use], by.first[spec] + use - start
             follows = by.kind[spec] == FOLLOWS and first < ops.result_ptr[op + 1]
             if is_product and scratch.priority[value] == ASKED and by.asked[at]:
-                if _lies_as_asked(values, by, scratch, layout, value, at):
+                if _lies_as_asked(values, by, scratch, layout, value, at, use == start):
                     read[root[value]] = True
                 else:
                     scratch.is_copied[root[value]] = True
@@ -113,39 +113,38 @@ def _alike(values: ShardedValues, scratch: Scratch, value: int, layout: int, oth
 
 @kernel
 def _lies_as_asked(
-    values: ShardedValues, by: Transfers, scratch: Scratch, layout: np.ndarray, value: int, at: int
+    values: ShardedValues, by: Transfers, scratch: Scratch, layout: np.ndarray, value: int, at: int, is_left: bool
 ) -> bool:
-    """True if an operand lies row-major where that is a matrix, else by batch dims, rows and columns."""
+    """True if an operand lies row-major where the product is canonical, else as `DotDecomposer` transposes it."""
     rank = local_dims(values, value, scratch.dims)
-    matrix = _is_matrix(by, scratch, at, rank)
-    part, d, place = BATCH, 0, rank - 1
-    while True:
-        while d < rank and (scratch.dims[d] == 1.0 or (not matrix and _part(by, at, d) != part)):
-            d += 1
-        if d == rank and (matrix or part == COLUMNS):
-            return True
-        if d == rank:
-            part, d = part + 1, 0
-            continue
-        while scratch.dims[dim_at(layout[value], place)] == 1.0:
+    canonical = _is_canonical(by, scratch, at, rank)
+    place = rank - 1
+    for turn in range(1 if canonical else 3):
+        part = (BATCH, FREE, SUMMED)[turn] if is_left else (BATCH, SUMMED, FREE)[turn]
+        for d in range(rank):
+            if scratch.dims[d] == 1.0 or not (canonical or _part(by, at, d) == part):
+                continue
+            while scratch.dims[dim_at(layout[value], place)] == 1.0:
+                place -= 1
+            if dim_at(layout[value], place) != d:
+                return False
             place -= 1
-        if dim_at(layout[value], place) != d:
-            return False
-        d, place = d + 1, place - 1
+    return True
 
 
 @kernel
-def _is_matrix(by: Transfers, scratch: Scratch, at: int, rank: int) -> bool:
-    """True if batch dims, rows and columns each lie together in row-major order, and no batch dim last."""
-    seen, last = 0, -1
+def _is_canonical(by: Transfers, scratch: Scratch, at: int, rank: int) -> bool:
+    """True if batch dims come first, and beside them there is at most one dim that is summed over, and one that is
+    not."""
+    seen = 0
     for d in range(rank):
-        part = _part(by, at, d)
-        if scratch.dims[d] == 1.0 or part == last:
+        if scratch.dims[d] == 1.0:
             continue
-        if seen >> part & 1:
+        part = _part(by, at, d)
+        if seen if part == BATCH else seen >> part & 1:
             return False
-        seen, last = seen | 1 << part, part
-    return last != BATCH
+        seen |= 0 if part == BATCH else 1 << part
+    return True
 
 
 @kernel
@@ -153,4 +152,4 @@ def _part(by: Transfers, at: int, d: int) -> int:
     """What a dim of a product's operand is to it."""
     if not by.asked[at] >> d & 1:
         return BATCH
-    return COLUMNS if by.of_operand[at, d] == NO_GROUP else ROWS
+    return SUMMED if by.of_operand[at, d] == NO_GROUP else FREE
