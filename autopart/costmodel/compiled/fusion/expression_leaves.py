@@ -27,6 +27,9 @@ the value's rank, so not what is spread along a dim."""
 UNKNOWN = -1
 """In place of how many buffers are read: nobody asked."""
 
+MOST_COUNTED = 4
+"""Kernels that are told apart of those that read a value."""
+
 MADE_HERE = 2**31 - 1
 """The leaf of what is counted out, as random bits are, and of constants: no buffer, but an
 operand to XLA's rule."""
@@ -116,6 +119,20 @@ def where_readers_meet(program: ProgramArrays, able: np.ndarray, meets: np.ndarr
             return APART
         met = end
     return met
+
+
+@kernel
+def reading_kernels(program: ProgramArrays, able: np.ndarray, meets: np.ndarray, value: int) -> int:
+    """In how many kernels the readers of a value end, `MOST_COUNTED` or fewer."""
+    found, first, second, third = 0, -1, -1, -1
+    for i in range(program.user_ptr[value], program.user_ptr[value + 1]):
+        end = end_of(program, able, meets, program.uses.use_op[program.user[i]])
+        if end in (first, second, third):
+            continue
+        first, second, third, found = end, first, second, found + 1
+        if found == MOST_COUNTED:
+            break
+    return found
 
 
 @kernel

@@ -47,9 +47,11 @@ from autopart.costmodel.compiled.facts.op_classes import CONV, EXPENSIVE, MATMUL
 from autopart.costmodel.compiled.fusion.expression_leaves import (
     APART,
     MADE_HERE,
+    MOST_COUNTED,
     UNKNOWN,
     Leaves,
     read_leaves,
+    reading_kernels,
     where_readers_meet,
 )
 from autopart.costmodel.compiled.fusion.fusion_merger import MOST_KERNELS, merge
@@ -186,7 +188,7 @@ def _fuse_able(program: ProgramArrays, local: LocalArrays, duplicate: bool, most
         fused.ends[value] = near and fuses and _ends_product(program, local, fused, op)
         again = splits[value] and (
             (program.ops.weight[op] >= EXPENSIVE and not duplicate)
-            or cycles > most_cycles * program.values.element_bytes[value]
+            or _is_dear(program, fused, value, cycles, most_cycles * program.values.element_bytes[value])
             or (turned and most_cycles < np.inf)
         )
         more = splits[value] and _reads_more(program, local, fused, value)
@@ -197,6 +199,14 @@ def _fuse_able(program: ProgramArrays, local: LocalArrays, duplicate: bool, most
         while wasteful and program.ops.is_view[source]:
             behind = program.uses.operands[program.operand_ptr[source]]
             fused_away[behind], source = False, program.values.value_op[behind]
+
+
+@kernel
+def _is_dear(program: ProgramArrays, fused: Fused, value: int, cycles: float, most: float) -> bool:
+    """True if all kernels that read a value but one would compute for more than `most` cycles per element."""
+    if cycles * (MOST_COUNTED - 1) <= most:
+        return False
+    return cycles * (reading_kernels(program, fused.able, fused.meets, value) - 1) > most
 
 
 @kernel
