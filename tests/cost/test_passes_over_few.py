@@ -51,7 +51,7 @@ def built(simulator: Simulator, local: DeviceLocal) -> Built:
     held = empty_local_arrays(program, len(lowered.value), len(lowered.at_def), np.empty)
     fused = Fused.empty(len(program.values), np.empty)
     local_arrays(program, simulator.known_sizes, lowered, held)
-    fuse(program, held, lowered.at_def, simulator.able, True, lowered.byte_cycles, fused)
+    fuse(program, held, lowered.at_def, lowered.looks_up, simulator.able, True, lowered.byte_cycles, fused)
     return Built(program, held, fused, lowered.at_def, bool(simulator.links.device.around_matmul.fuses_operands))
 
 

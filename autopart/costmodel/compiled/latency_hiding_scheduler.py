@@ -1,4 +1,4 @@
-"""Where XLA:GPU's latency-hiding scheduler runs the products of weight gradients: behind all others.
+"""In which order XLA:GPU runs kernels: products as late as they are read, those of weight gradients behind all others.
 
     %dx2 = dot %dy2 %w2        the way back to the first layer
     %dx1 = dot %dy1 %w1
@@ -23,7 +23,7 @@ from autopart.base.jit.kernels import kernel
 from autopart.costmodel.compiled.arrays import LocalArrays, ProgramArrays, Records
 from autopart.costmodel.compiled.buffer_assignment.liveness import Buffers
 from autopart.costmodel.compiled.fusion.kernel_graph import KERNEL, KernelGraph
-from autopart.costmodel.compiled.slots import before, early, op_of
+from autopart.costmodel.compiled.slots import NEVER, SLOTS_PER_OP, before, early, op_of
 
 
 @kernel
@@ -54,6 +54,57 @@ def gradients_last(
             planned[k] = max(planned[k], made[graph.reads.read_buffer[i]])
         for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
             made[graph.write_buffer[i]] = planned[k]
+
+
+@kernel
+def as_late_as_read(
+    program: ProgramArrays, local: LocalArrays, graph: KernelGraph, first: np.ndarray, planned: np.ndarray
+) -> None:
+    """Changes `planned`: a product, and what reads one array alone, runs right before it is first read, in its scope.
+
+    What is wanted late the scheduler meets first, on its way to the beginning, and what it is made of lives until then.
+
+    Scratch: first[buffer], the slot at which it is first read.
+    """
+    if not _sends(graph):
+        return
+    first[:] = NEVER
+    for i in range(program.structure.shape[0]):
+        op = program.structure[i]
+        for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
+            buffer, at = local.uses.use_buffer[use], before(program.uses.use_position[use])
+            first[buffer] = min(first[buffer], _since(program, local, buffer, program.uses.use_scope[use], at))
+    for k in range(graph.nodes.shape[0] - 1, -1, -1):
+        reads_one = graph.read_ptr[k + 1] - graph.read_ptr[k] <= 1
+        if graph.nodes.kind[k] == KERNEL and (reads_one or is_product(program, graph, k)):
+            wanted = NEVER
+            for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
+                wanted = min(wanted, first[graph.write_buffer[i]])
+            if wanted < NEVER:
+                end = before(program.scopes.scope_end[graph.nodes.scope[k]])
+                planned[k] = max(planned[k], early(min(wanted, end) - SLOTS_PER_OP))
+        for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
+            buffer = graph.reads.read_buffer[i]
+            at = _since(program, local, buffer, int(graph.nodes.scope[k]), int(planned[k]))
+            first[buffer] = min(first[buffer], at)
+
+
+@kernel
+def _sends(graph: KernelGraph) -> bool:
+    """True if there is a collective."""
+    for k in range(graph.nodes.shape[0]):  # noqa: SIM110
+        if graph.nodes.kind[k] != KERNEL:
+            return True
+    return False
+
+
+@kernel
+def _since(program: ProgramArrays, local: LocalArrays, buffer: int, scope: int, at: int) -> int:
+    """The slot `at` in a scope, or that at which the loop around it begins that a buffer is not made in."""
+    home = local.home[buffer]
+    while scope > 0 and scope != home and program.scopes.scope_twin[scope] != home:
+        at, scope = min(at, before(program.scopes.scope_start[scope])), program.scopes.scope_parent[scope]
+    return at
 
 
 @kernel

@@ -43,7 +43,7 @@ from autopart.costmodel.compiled.fusion.kernel_graph import KERNEL, KernelGraph
 from autopart.costmodel.compiled.fusion.left_out import LeftOut, times_there
 from autopart.costmodel.compiled.fusion.multi_output import join_kernels
 from autopart.costmodel.compiled.kernel_cost.kernel_seconds import BUFFER_FIELDS, NODE_FIELDS, kernel_seconds
-from autopart.costmodel.compiled.latency_hiding_scheduler import gradients_last, in_flight, sent_early
+from autopart.costmodel.compiled.latency_hiding_scheduler import as_late_as_read, gradients_last, in_flight, sent_early
 from autopart.costmodel.compiled.links.bf16_collectives import rounded_bytes
 from autopart.costmodel.compiled.links.collective_combiner import Batches, Wires, combine_reductions
 from autopart.costmodel.compiled.links.redistribution_costs import (
@@ -236,6 +236,7 @@ def run_step(
     nodes = graph.nodes.shape[0]
     _begin(program, local, graph, device, scratch, step)
     if moves.wires.by_dependence:
+        as_late_as_read(program, local, graph, buffers.made, planned)
         gradients_last(program, local, graph, buffers.made, scratch.marked, scratch.also, scratch.room, planned)
         made_at(program, graph, planned, buffers.made)
         sent_early(program, graph, buffers.made, scratch.marked, scratch.also, planned)

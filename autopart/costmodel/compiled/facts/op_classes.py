@@ -261,9 +261,9 @@ def is_matrix_op(spec: OpSpec) -> bool:
 
 
 def looks_up(spec: OpSpec) -> bool:
-    """True for ops that read rows of a table at an array of indices, more than one in each row of a batch."""
+    """True for ops that read rows of a table at an array of indices."""
     traits = traits_of(spec)
-    return isinstance(traits, Slicing) and traits.indexed and not traits.one_per_row(spec)
+    return isinstance(traits, Slicing) and traits.indexed
 
 
 def _weight(found: int, flop: Work | None, spec: OpSpec) -> float:
@@ -282,10 +282,10 @@ def _cycles(traits: Traits) -> float:
 
 def _fuses(traits: Traits, spec: OpSpec, on_gpu: bool) -> bool:
     """Elementwise ops, slices and constants; on GPUs look-ups too, which each thread does for itself there. Elsewhere
-    they would keep a whole table alive for a late consumer."""
+    they would keep a whole table alive for a late consumer; one in each row is a slice where a device has one row."""
     match traits:
         case Slicing():
-            return on_gpu or not looks_up(spec)
+            return on_gpu or not traits.indexed or traits.one_per_row(spec)
         case _:
             return isinstance(traits, Elementwise | Constant)
 

@@ -107,6 +107,7 @@ def fuse(
     program: ProgramArrays,
     local: LocalArrays,
     def_values: np.ndarray,
+    looks_up: np.ndarray,
     able: np.ndarray,
     duplicate: bool,
     byte_cycles: float,
@@ -115,6 +116,7 @@ def fuse(
     """Fills in `fused`.
 
     def_values   the values that are redistributed after their ops
+    looks_up     the gathers at several indices of a device, which no reader computes
     able         as `most_fused` finds it
     duplicate    whether an expensive elementwise op is computed again for each consumer
     byte_cycles  clock cycles of all lanes of a device while a byte passes HBM; infinite where they do not count
@@ -122,7 +124,7 @@ def fuse(
     for value in range(fused.away.shape[0]):
         fused.able[value], fused.meets[value] = able[value], value
         fused.splits[value] = fused.away[value] = False
-    _not_moved(program, local, def_values, fused.able)
+    _not_moved(program, local, def_values, looks_up, fused.able)
     _splits(program, fused.able, fused.splits, fused.meets)
     _fuse_able(program, local, duplicate, MOVED_TIMES * byte_cycles, fused)
     merge(program, local, fused.leaves, fused.able, fused.meets, fused.merges, fused.away, fused.ends_at, fused.behind)
@@ -336,8 +338,14 @@ def _able(program: ProgramArrays, into_matmul: bool, able: np.ndarray) -> None:
 
 
 @kernel
-def _not_moved(program: ProgramArrays, local: LocalArrays, def_values: np.ndarray, able: np.ndarray) -> None:
-    """Takes able[value] away where the value, or a view of it, is redistributed: its consumers read an array then."""
+def _not_moved(
+    program: ProgramArrays, local: LocalArrays, def_values: np.ndarray, looks_up: np.ndarray, able: np.ndarray
+) -> None:
+    """Takes able[value] away where the value, or a view of it, is redistributed or looked up: its consumers read an
+    array then."""
+    for op in range(looks_up.shape[0]):
+        if looks_up[op]:
+            able[program.result_ptr[op]] = False
     for d in range(def_values.shape[0]):
         able[def_values[d]] = False
     for use in range(program.uses.shape[0]):

@@ -75,7 +75,7 @@ def _build(
 ) -> tuple[int, int]:
     """Fills in all that has room; returns how many nodes there are, and the first that is not filled in."""
     local_arrays(program, known, lowered, held)
-    fuse(program, held, lowered.at_def, able, duplicate, lowered.byte_cycles, fused)
+    fuse(program, held, lowered.at_def, lowered.looks_up, able, duplicate, lowered.byte_cycles, fused)
     nodes = list_nodes(program, held, lowered.at_def, lowered.by_position, graph, walk)
     defs = lowered.at_def.shape[0]
     for k in range(nodes):

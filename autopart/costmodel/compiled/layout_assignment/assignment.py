@@ -39,7 +39,7 @@ from autopart.costmodel.compiled.layout_assignment.layout_constraints import (
     taken_elements,
 )
 from autopart.costmodel.compiled.layout_assignment.layout_through import has, through
-from autopart.costmodel.compiled.layout_assignment.local_kinds import local_kind
+from autopart.costmodel.compiled.layout_assignment.local_kinds import has_one_index, local_kind
 from autopart.costmodel.compiled.layout_assignment.product_operands import written_twice
 from autopart.costmodel.compiled.layout_assignment.transfers import (
     ANCHORED,
@@ -80,6 +80,7 @@ class Assigned(NamedTuple):
     layout        uint64[values]: of each value where its op leaves it (`tiled_layouts.py`)
     priority      int8[values]: of the constraint by which it is so
     along_lanes   bool[ops]: it spreads what it reads along the lanes of its result
+    looks_up      bool[ops]: a gather at several indices of a device
     copied, kept, left   of uses, values and ops, as `copied_elements` fills them in
     twice         float64[ops]: elements of a result that is written in a second order (`written_twice`)
     """
@@ -87,6 +88,7 @@ class Assigned(NamedTuple):
     layout: np.ndarray
     priority: np.ndarray
     along_lanes: np.ndarray
+    looks_up: np.ndarray
     copied: np.ndarray
     kept: np.ndarray
     left: np.ndarray
@@ -122,6 +124,8 @@ def assign_layouts(
         elif kind == FLEXIBLE:
             _write_rows(ops, values, by, tile, scratch, layout, op)
     for op in range(ops.op_spec.shape[0]):
+        several = by.counted[ops.op_spec[op]] != 0 and not by.updates[ops.op_spec[op]]
+        found.looks_up[op] = several and not has_one_index(ops, values, by, scratch, op)
         found.along_lanes[op] = by.kind[ops.op_spec[op]] == FREE and _spreads(ops, values, by, scratch, layout, op)
     copied_elements(ops, values, by, tile, scratch, layout, found.copied, found.kept, found.left)
 
@@ -425,7 +429,7 @@ class LayoutAssignment:
         """
         ops, values = len(self.ops.op_spec), len(native)
         found = Assigned(
-            empty(values, np.uint64), self.scratch.priority, empty(ops, np.bool_), empty(len(self.ops.operands)),
+            empty(values, np.uint64), self.scratch.priority, empty(ops, np.bool_), empty(ops, np.bool_), empty(len(self.ops.operands)),
             empty(values, np.bool_), empty(ops), empty(ops),
         )  # fmt: skip
         sharded = ShardedValues(self.shape, self.rank, self.element_bytes, native, axis_sizes, self.as_stored)
@@ -438,7 +442,7 @@ class LayoutAssignment:
                 )  # fmt: skip
             else:
                 found.kept[:], found.priority[:] = False, UNASKED
-            for array in (found.layout, found.along_lanes, found.copied, found.left):
+            for array in (found.layout, found.along_lanes, found.looks_up, found.copied, found.left):
                 array[:] = 0
             return found
         assign_layouts(self.ops, sharded, self.by, tile, self.scratch, found)

@@ -2,17 +2,17 @@
 
     %s = dot %k, %q         f32[b,h,s,t,g]   row-major, as each such product leaves its result
     %p = softmax of a transpose of %s        the same order in memory: f32[b,h,g,t,s]{3,2,4,1,0}
-    %o = dot %p, %v         asks for row-major f32[b,h,g,t,s]: rows g and t lie together, then s
+    %o = dot %p, %v         asks for f32[b,h,g,t,s]: batch dims, those that stay, g and t, the summed s
     %d = multiply %p, ..    reads it as it lies
 
-So `%p` is written in both orders, as by a fusion with two results. Where two orders meet, that of what was made first
-stays, and the other array is laid anew:
+XLA transposes operands so, on the right summed dims first, wherever a product has several dims of a kind or its batch
+dims do not lead (`dot_decomposer.cc`). What it has transposed, and all others, it takes row-major
+(`SetDotOperandLayout` in `gpu/transforms/layout_assignment.cc`). So `%p` is written in both orders, as by a fusion with two results. Where two
+orders meet, that of what was made first stays, and the other array is laid anew:
 
     %e = multiply %p, %dp   %dp, a product's too, row-major f32[b,h,g,t,s]: copied before into the order of %p
 
-Source: XLA's `gpu/transforms/layout_assignment.cc` (`SetDotOperandLayout`: row-major if that is a matrix, else batch
-dims, rows, columns; `SetDotLayout`). What loops carry lies row-major; arguments are not followed: they are laid as
-asked where they are read.
+What loops carry lies row-major; arguments are not followed: they are laid as asked where they are read.
 """
 
 # pyright: reportArgumentType=false, reportReturnType=false
