@@ -172,7 +172,7 @@ class Lowered(NamedTuple):
     narrow[r]      redistribution r moves bf16 for f32 (`bf16_collectives.py`)
     plan_rows      int32[at_def, then redistributions for uses]: rows of `KnownPlans`
     moves_nothing  of each such row
-    order, priority, along_lanes, looks_up, copied, kept, left, twice   `Assigned` of `compiled/layout_assignment/assignment.py`
+    order, priority, along_lanes, looks_up, copied, kept, left, twice   `Assigned` of `layout_assignment/assignment.py`
     axis_sizes     of the mesh
     layout_tile, matmul_tile   of the device; ones mean no padding
     spread_flop    as many operations as the vector unit could do while it puts one number along a row

@@ -429,8 +429,8 @@ class LayoutAssignment:
         """
         ops, values = len(self.ops.op_spec), len(native)
         found = Assigned(
-            empty(values, np.uint64), self.scratch.priority, empty(ops, np.bool_), empty(ops, np.bool_), empty(len(self.ops.operands)),
-            empty(values, np.bool_), empty(ops), empty(ops),
+            empty(values, np.uint64), self.scratch.priority, empty(ops, np.bool_), empty(ops, np.bool_),
+            empty(len(self.ops.operands)), empty(values, np.bool_), empty(ops), empty(ops),
         )  # fmt: skip
         sharded = ShardedValues(self.shape, self.rank, self.element_bytes, native, axis_sizes, self.as_stored)
         found.twice[:] = 0.0

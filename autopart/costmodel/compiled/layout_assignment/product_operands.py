@@ -7,8 +7,8 @@
 
 XLA transposes operands so, on the right summed dims first, wherever a product has several dims of a kind or its batch
 dims do not lead (`dot_decomposer.cc`). What it has transposed, and all others, it takes row-major
-(`SetDotOperandLayout` in `gpu/transforms/layout_assignment.cc`). So `%p` is written in both orders, as by a fusion with two results. Where two
-orders meet, that of what was made first stays, and the other array is laid anew:
+(`SetDotOperandLayout` in `gpu/transforms/layout_assignment.cc`). So `%p` is written in both orders, as by a fusion with
+two results. Where two orders meet, that of what was made first stays, and the other array is laid anew:
 
     %e = multiply %p, %dp   %dp, a product's too, row-major f32[b,h,g,t,s]: copied before into the order of %p
 
