@@ -75,13 +75,14 @@ def lowered(traced: Any, platform: str, kernels: Kernels, unrolls: bool = True) 
     """
     used = {equation.primitive for equation in equations(traced.jaxpr)}
     called = {primitive: kernels[primitive.name] for primitive in used if primitive.name in kernels}
-    rolls = () if unrolls or scan_p not in used else ((scan_p, _LOOP),)
+    rolls: Any = () if unrolls or scan_p not in used else ((scan_p, _LOOP),)
     if not called and not rolls and used.isdisjoint(_PRIMITIVES):
         plain = _without_callbacks(traced, platform)
         if plain is not None:
             return plain, []
     collector = _Collector(called, Uses(traced.jaxpr, called))
-    parameters = mlir.LoweringParameters(override_lowering_rules=(*collector.rules, *rolls))
+    rules: Any = (*collector.rules, *rolls)
+    parameters = mlir.LoweringParameters(override_lowering_rules=rules)
     return traced.lower(lowering_platforms=(platform,), _private_parameters=parameters), collector.bodies
 
 
