@@ -61,6 +61,12 @@ def accumulated(p, data, key):
     return lax.scan(one, jax.tree.map(jnp.zeros_like, p), parts)[0]
 
 
+def differentiated(p, data, key):
+    """The gradient of a loop over microbatches."""
+    parts = jax.tree.map(lambda a: a.reshape(8, 2, -1), data)
+    return jax.grad(lambda p: lax.scan(lambda t, part: (t + loss(plain, p, part, key), None), 0.0, parts)[0])(p)
+
+
 def fed_back(p, data, key):
     """Layers read the loss of the microbatch before."""
     parts = jax.tree.map(lambda a: a.reshape(8, 2, -1), data)
@@ -93,6 +99,7 @@ WRONG = {
     "no microbatches": (STEP, {"microbatches": None}, "is in no loop over microbatches"),
     "more than a sum": (handed_on, {"microbatches": None}, "is handed from microbatch to microbatch, and is no sum"),
     "a norm": (clipped, {"microbatches": None}, "reads one microbatch's gradients of all layers"),
+    "gradient outside": (differentiated, {"microbatches": None}, "loop over microbatches is differentiated as a whole"),
     "fed back": (fed_back, {"microbatches": None}, "layers read what the layers leave of the microbatch before"),
     "shared": (partial(sgd, equal), {}, "no layer has parameters of its own"),
     "runs": (STEP, {"schedule": "circular", "repeats": 4}, "8 layers are fewer than 16 runs"),

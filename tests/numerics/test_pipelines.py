@@ -225,6 +225,26 @@ def test_stages_hand_over_by_permutes_and_gather_nothing(schedule):
     assert layout == (((), (), ("pipe",)) if schedule == "circular" else (("pipe",),))
 
 
+@pytest.mark.parametrize("schedule", ["gpipe", slow("1f1b"), slow("circular")])
+def test_losses_of_what_enters_each_layer_add_nothing_where_no_microbatch_is(schedule):
+    """The gradient of such a loss is not zero when a stage has nothing to do, and the layer before would receive it."""
+
+    def gradients(w, x):
+        def one(h, w):
+            return h + jnp.tanh(h @ w), jnp.mean(h * h)
+
+        def loss(w):
+            h, losses = lax.scan(one, x, w, unroll=2)
+            return jnp.mean(h**4) + losses.sum()
+
+        return jax.grad(loss)(w)
+
+    w, x = drawn(LAYERS, WIDTH, WIDTH), drawn(BATCH, WIDTH)
+    found = ap.jit(gradients, ap.Mesh({"pipe": 2}), [ap.Pipeline("pipe", 4, {"x": 0}, schedule)])(w, x)
+    expected = np.asarray(gradients(w, x))
+    np.testing.assert_allclose(found, expected, atol=1e-5 * np.abs(expected).max())
+
+
 def test_an_axis_of_one_device_has_no_stages():
     lowered = ap.jit(partial(sgd, plain), ap.Mesh({"pipe": 1, "data": 2}), [ap.Pipeline("pipe", 4), BP])
     assert not lowered.lower(PARAMS, DATA, KEY).traced.program.tags

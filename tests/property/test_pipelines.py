@@ -1,8 +1,9 @@
 """Stacks of layers nobody wrote, in pipelines nobody chose: are the numbers those of the whole step?
 
 A layer is a few random pieces: products, attention, norms, gates, sums along rows, sorts, loops, branches by number,
-dropout by its key. Layers are in a scan, or one by one. Before and behind them there may be one more product, or what
-they read of their microbatch. Stages, microbatches, schedule, and what else is tiled are random too.
+dropout by its key. Layers are in a scan, which may be unrolled, or one by one. Each may add a loss of
+its own. Before and behind them there may be one more product, a norm, weights that both ends share, or what they read
+of their microbatch. Stages, microbatches, schedule, and what else is tiled are random too.
 """
 
 from __future__ import annotations
@@ -79,14 +80,22 @@ def shifted(h, w, given):
     return h + 0.1 * jnp.roll(h, 1, 1) + 0.1 * given["bias"]
 
 
-PIECES = (product, wide, normed, attended, summed, ordered, best, looped, numbered, dropped, shifted)
+def experts(h, w, given):
+    gates = jax.nn.softmax(h @ w["up"][:, :4])
+    best, index = lax.top_k(gates, 2)
+    each = jnp.einsum("btd,edf->btef", normed(h, w, given), w["down"].reshape(4, 4, WIDTH)[:, :1] * w["square"])
+    return h + jnp.einsum("btkf,btk->btf", jnp.take_along_axis(each, index[..., None], 2), best)
+
+
+PIECES = (product, wide, normed, attended, summed, ordered, best, looped, numbered, dropped, shifted, experts)
 
 
 def stack_of(rng):
     """(step, parameters, data, layers) of a random stack."""
     layers, batch = int(rng.choice([4, 8])), 8
     pieces = [PIECES[n] for n in rng.integers(0, len(PIECES), rng.integers(1, 4))]
-    checkpoint, own_mask, projects, one_by_one = rng.integers(0, 2, 4).tolist()
+    checkpoint, own_mask, projects, one_by_one, adds_losses, is_tied, ends = rng.integers(0, 2, 7).tolist()
+    unroll = [1, 2, layers // 2, True][rng.integers(0, 4)]
 
     def drawn(*shape):
         return (0.3 * rng.normal(size=shape)).astype("f4")
@@ -107,7 +116,7 @@ def stack_of(rng):
         w, number, key = each
         for piece in (product, *pieces):
             h = piece(h, w, {"mask": mask, "bias": bias, "number": number, "key": key})
-        return h, None
+        return h, jnp.mean(jax.nn.softmax(h @ w["up"][:, :4]) ** 2) if adds_losses else None
 
     def step(params, data):
         def loss(p):
@@ -118,14 +127,17 @@ def stack_of(rng):
             each = p["layers"], jnp.arange(layers), jax.random.split(jax.random.key(1), layers)
             body = jax.checkpoint(body) if checkpoint else body
             if one_by_one:
+                losses = []
                 for number in range(layers):
-                    h, _ = body(h, jax.tree.map(lambda a, number=number: a[number], each))
+                    h, added = body(h, jax.tree.map(lambda a, number=number: a[number], each))
+                    losses.append(added)
             else:
-                h, _ = lax.scan(body, h, each)
-            return jnp.mean((h @ p["last"] - data["y"]) ** 2)
+                h, losses = lax.scan(body, h, each, unroll=unroll)
+            h = normed(h, {"scale": p["last"][0]}, {}) if ends else h
+            own = sum(losses[n] for n in range(layers)) / layers if adds_losses else 0
+            return jnp.mean((h @ (p["first"].T if is_tied else p["last"]) - data["y"]) ** 2) + own
 
-        value, gradients = jax.value_and_grad(loss)(params)
-        return value, jax.tree.map(lambda a, g: a - 0.1 * g, params, gradients)
+        return jax.value_and_grad(loss)(params)
 
     return step, params, data, layers
 
@@ -147,4 +159,4 @@ def test_a_random_stack_in_a_random_pipeline_keeps_the_numbers(number):
     ][: rng.integers(1, 4)]
     found, expected = ap.jit(step, mesh, tactics)(params, data), jax.jit(step)(params, data)
     for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-3, atol=5e-4 * max(1.0, float(np.abs(b).max())))
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3 * float(np.abs(b).max()) + 1e-6)

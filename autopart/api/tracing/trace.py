@@ -367,12 +367,12 @@ def _lowered(
 
     Raises `ProgramError` where jax cannot lower it.
     """
-    name = getattr(fun, "__name__", repr(fun))
+    name, asked = getattr(fun, "__name__", repr(fun)), [*early, *map(pass_of, options.passes)]
     check_references(name, traced.jaxpr)
     check_closed_over(name, traced)
     with warnings.catch_warnings(), _refusals(fun, platform):
         warnings.filterwarnings("ignore", "Some donated buffers were not usable")
-        module, bodies = lowered(traced, platform, KERNELS)
+        module, bodies = lowered(traced, platform, KERNELS, unrolls=not any(one.before_import for one in asked))
     infos, in_tree = jax.tree.flatten(traced.args_info)
     outs, out_tree = jax.tree.flatten(traced.out_info)
     count = len(traced.args_info[0])
@@ -415,7 +415,6 @@ def _lowered(
         program, in_tree, out_tree, in_avals, out_avals, platform, again, choices, kept_state=kept_by_name,
         on_host=frozenset(n for n, a in enumerate(traced.jaxpr.out_avals) if _is_on_host(a)),
     )  # fmt: skip
-    asked = [*early, *map(pass_of, options.passes)]
     read = read.after_optional((DefaultGenerators(platform),)).after([one for one in asked if one.before_import])
     return read.imported().after([one for one in asked if not one.before_import])
 

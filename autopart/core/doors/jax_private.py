@@ -22,6 +22,7 @@ from jax._src.debugging import debug_callback_p, debug_print_p
 from jax._src.distributed import global_state
 from jax._src.effects import ordered_effects
 from jax._src.interpreters import pxla
+from jax._src.lax.control_flow.loops import _scan_impl, scan_p
 from jax._src.lib import _jax
 from jax._src.mesh import get_concrete_mesh, thread_resources
 from jax._src.source_info_util import user_frames
@@ -41,6 +42,8 @@ __all__ = [
     "pjit",
     "pure_callback_p",
     "pxla",
+    "scan_impl",
+    "scan_p",
     "sdy",
     "thread_resources",
     "trace_state_clean",
@@ -74,6 +77,9 @@ def _ask_context() -> None:
     asked = attention.check_cudnn_version
     attention.check_cudnn_version = lambda: _CUDNN if _is_cudnn_assumed.get() else asked()
 
+
+scan_impl: Any = _scan_impl
+"""What a scan computes: of its operands and parameters."""
 
 jaxlib_jax: Any = _jax
 """jaxlib's extension module."""

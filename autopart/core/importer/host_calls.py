@@ -26,6 +26,8 @@ from autopart.core.doors.jax_private import (
     io_callback_p,
     ordered_effects,
     pure_callback_p,
+    scan_impl,
+    scan_p,
 )
 from autopart.core.importer.jaxprs import Use, Uses, equations
 from autopart.core.importer.locations import describe_location
@@ -63,21 +65,29 @@ Kernels = Mapping[str, ReadKernel]
 """By the name of the primitive that jax traces."""
 
 
-def lowered(traced: Any, platform: str, kernels: Kernels) -> tuple[Any, list[Body]]:
+def lowered(traced: Any, platform: str, kernels: Kernels, unrolls: bool = True) -> tuple[Any, list[Body]]:
     """(what a `jax.stages.Traced` lowers to for a platform, its callbacks and kernels by index).
+
+    Without `unrolls`, each scan is a loop of as many turns as it has rows, whatever its `unroll` says.
 
     jax finds what it has lowered before where there is none. One that an equation is shows in the jaxpr; one
     that comes from the lowering rule of another primitive (`lineax.linear_solve`) shows when jax lowers it.
     """
     used = {equation.primitive for equation in equations(traced.jaxpr)}
     called = {primitive: kernels[primitive.name] for primitive in used if primitive.name in kernels}
-    if not called and used.isdisjoint(_PRIMITIVES):
+    rolls: Any = () if unrolls or scan_p not in used else ((scan_p, _LOOP),)
+    if not called and not rolls and used.isdisjoint(_PRIMITIVES):
         plain = _without_callbacks(traced, platform)
         if plain is not None:
             return plain, []
     collector = _Collector(called, Uses(traced.jaxpr, called))
-    parameters = mlir.LoweringParameters(override_lowering_rules=collector.rules)
+    rules: Any = (*collector.rules, *rolls)
+    parameters = mlir.LoweringParameters(override_lowering_rules=rules)
     return traced.lower(lowering_platforms=(platform,), _private_parameters=parameters), collector.bodies
+
+
+_LOOP = mlir.lower_fun(lambda *operands, **params: scan_impl(*operands, **params | {"unroll": 1}))
+"""The lowering rule of a scan that is not unrolled."""
 
 
 def _without_callbacks(traced: Any, platform: str) -> Any:

@@ -33,7 +33,7 @@ class Pass(ABC):
     """Rewrites programs; subclass it as a frozen dataclass."""
 
     before_import: ClassVar[bool] = False
-    """True for a pass that sees the program as it was written, before the import's own passes."""
+    """True for a pass that sees the program before the import's own passes, and its scans as loops, not unrolled."""
 
     @abstractmethod
     def apply(self, program: Program) -> Program:

@@ -155,13 +155,18 @@ def _without_nest(program: Program, loops: Sequence[Loop]) -> BlockedError:
             why="stages are runs of layers with the same ops on parameters of the same shapes",
             hint="microbatches=8 in place of a loop of the model's own over layers that stand one by one",
         )
-    op = max(roles, key=lambda layers: _row_bytes(program, layers)).loop.op
+    largest = max(roles, key=lambda layers: _row_bytes(program, layers)).loop
+    op, body = largest.op, largest.body.scope
+    if program.op_scope[op] == ROOT and any(body.start <= layers.loop.op < body.end for layers in roles):
+        what, why = "a loop over microbatches is differentiated as a whole", "all forwards end before it goes back"
+        return blocked(program, op, what, why, "jax.grad inside the loop, or jax.checkpoint around what a turn does")
     if program.op_scope[op] == ROOT:
         what, why = "the loop over layers is in no loop over microbatches", "stages work on different microbatches"
         return blocked(program, op, what, why, 'microbatches=8, or ap.Microbatch({"batch": 0}, 8) beside it')
     what = "no loop over the same layers, from the last to the first, reads what this one leaves"
     why = "what goes through stages is a scan from the first layer to the last, and the one that differentiates it"
-    return blocked(program, op, what, why, "a training step, with jax.grad inside; layers scanned from first to last")
+    hint = "a training step, with jax.grad inside; layers scanned from first to last"
+    return blocked(program, op, what, why, f"{hint}; without gradients, tiles of the layers along the axis")
 
 
 def _nests(program: Program, step: Loop) -> Iterator[Nest]:

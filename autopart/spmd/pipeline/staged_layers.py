@@ -76,9 +76,10 @@ class StagedLayers(StagedOps):
         return staged
 
     def _without_microbatch(self) -> set[int]:
-        """What is zero in a layer where zeros come back."""
+        """What is zero in all layers of a stage where zeros come back to the first of them."""
         backward, body = self._nest.backward, self._nest.backward.loop.body.scope
-        coming = {carry.inside for carry in (*backward.states, *backward.totals)}
+        carries = (*backward.states, *backward.totals)
+        coming = {c.inside: int(self._program.operands_of(c.op)[1]) if self._length > 1 else c.inside for c in carries}
         return zeros_of(self._program, range(body.start, body.end), coming)
 
     # ---- stacks of all layers

@@ -10,7 +10,7 @@ and if what a turn leaves is zero wherever the loop's carries are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from autopart.core.op import SUM
 from autopart.core.ops.rule import passages_of
@@ -18,8 +18,11 @@ from autopart.core.program import Program
 from autopart.core.splats import splat_behind
 
 
-def zeros_of(program: Program, ops: Sequence[int], given: set[int]) -> set[int]:
-    """The values that `ops`, in order, are known to leave zero where those that are given are; with the given ones."""
+def zeros_of(program: Program, ops: Sequence[int], given: Mapping[int, int]) -> set[int]:
+    """The values that `ops`, in order, are known to leave zero where those that are given are; with the given ones.
+
+    given  value that is zero in the first turn -> what it is in the next one, of which the same is to be known
+    """
     carries = {op for op in ops if program.spec(op).kind == "carry"}
     while True:
         zeros = set(given)
@@ -27,9 +30,10 @@ def zeros_of(program: Program, ops: Sequence[int], given: set[int]) -> set[int]:
             if op in carries or _is_zero(program, op, zeros):
                 zeros.update(program.results_of(op))
         wrong = {op for op in carries if not all(_known(program, v, zeros) for v in program.operands_of(op).tolist())}
-        if not wrong:
+        still = {value: after for value, after in given.items() if _known(program, after, zeros)}
+        if not wrong and len(still) == len(given):
             return zeros
-        carries -= wrong
+        carries, given = carries - wrong, still
 
 
 def _is_zero(program: Program, op: int, zeros: set[int]) -> bool:
