@@ -40,8 +40,8 @@ DOORS = {
         ),
         (
             "api/kernels",
-            "cudnn gradient grid_digits index_maps kernel kernel_primitive named_functions "
-            "named_pallas pallas_call pallas_work partitioned running_sums twin verify_kernel"
+            "body_dims cudnn gradient grid_digits index_maps kernel kernel_primitive named_functions named_pallas "
+            "pallas_call pallas_work partitioned running_sums scaled_products twin verify_kernel"
         ),
         ("api/measured", "calibration profile"),
         ("api/plan", "as_jax"),

@@ -56,7 +56,7 @@ def test_a_grid_dim_that_index_maps_carry_straight_is_sliced_and_each_device_has
     x, w = arrays((64, 16), (16,))
     step = ap.jit(lambda x, w: rms_norm(x, w) * 2, ap.Mesh(MESH), [D])
     low = step.lower(x, w)
-    assert kernels(low)["rms_norm"]["rule"] == "g0 _, _ -> g0 _; tile g0=32; reduce -"
+    assert kernels(low)["rms_norm"]["rule"] == "g0 _, _ -> g0 _; tile g0=64; reduce -"
     assert not low.program.collectives()
     close(step(x, w), plain_norm(x, w) * 2)
 
@@ -64,15 +64,15 @@ def test_a_grid_dim_that_index_maps_carry_straight_is_sliced_and_each_device_has
 @pytest.mark.parametrize(
     ("function", "sliced", "why"),
     [
-        (copied(lambda i, j: (i, j)), "tile g0=4 g1=2", ""),
+        (copied(lambda i, j: (i, j)), "tile g0=8 g1=16", ""),
         (copied(lambda i, j: (i, jnp.minimum(i, j))), "tile -", "dim 1, depends on"),
-        (copied(lambda i, j: (3 - i, j)), "tile g1=2", "does not go through the blocks in order"),
+        (copied(lambda i, j: (3 - i, j)), "tile g1=16", "does not go through the blocks in order"),
         (
             copied(lambda i, j: (i, j), out_map=lambda i, j: (i, 0)),
-            "tile g0=4",
+            "tile g0=8",
             "several steps write one block of outputs",
         ),
-        (copied(lambda i, j: (i // 2, j), grid=(8, 2), out_map=lambda i, j: (i // 2, j)), "tile g0=4 g1=2", ""),
+        (copied(lambda i, j: (i // 2, j), grid=(8, 2), out_map=lambda i, j: (i // 2, j)), "tile g0=4 g1=16", ""),
         (
             copied(lambda i, j: (i // 2, i % 2), grid=(8, 1), out_map=lambda i, j: (i // 2, i % 2)),
             "tile g0=4 g0s1=2",
@@ -83,7 +83,7 @@ def test_a_grid_dim_that_index_maps_carry_straight_is_sliced_and_each_device_has
             "tile g0=2",
             "on 0 too",
         ),
-        (copied(lambda i, j: (i % 2, j), out_map=lambda i, j: (i, j)), "tile g0=2 g1=2", ""),
+        (copied(lambda i, j: (i % 2, j), out_map=lambda i, j: (i, j)), "tile g0=2 g1=16", ""),
     ],
 )
 def test_index_maps_say_which_grid_dims_are_sliced_and_which_one_is_in_the_way(function, sliced, why):
@@ -136,7 +136,7 @@ def test_a_body_that_asks_which_step_it_is_keeps_the_dim_whole():
         o[...] = x[...] + pl.program_id(0)
 
     rule, whole = rule_and_why(copied(lambda i, j: (i, j), body=body), X)
-    assert rule.startswith("tile g1=2;")
+    assert rule.startswith("tile g1=16;")
     assert whole == "grid dim 0 (4 steps): the body asks which step it is"
 
 
@@ -151,7 +151,7 @@ def test_a_body_that_asks_for_a_remainder_is_sliced_by_whole_periods():
             o[...] = x[...] + 1
 
     function = copied(lambda i, j: (i, j), body=body)
-    assert rule_and_why(function, X)[0].startswith("tile g0=2 g1=2;")
+    assert rule_and_why(function, X)[0].startswith("tile g0=2 g1=16;")
     (x,) = arrays((8, 16))
     close(ap.jit(function, ap.Mesh(MESH), [D, M])(x), jax.jit(function)(x))
 
@@ -180,7 +180,7 @@ def test_scalars_that_are_read_at_a_step_are_sliced_with_it():
     (x,) = arrays((8, 16))
     lengths = jnp.arange(4)
     step = ap.jit(function, ap.Mesh(MESH), [D])
-    assert kernels(step.lower(x, lengths))["scaled"]["rule"].startswith("g0, g0 _ -> g0 _; tile g0=4")
+    assert kernels(step.lower(x, lengths))["scaled"]["rule"].startswith("g0, g0 r0 -> g0 r0; tile g0=4 ")
     close(step(x, lengths), x * jnp.repeat(lengths, 2)[:, None])
 
 
@@ -381,5 +381,5 @@ def test_a_loop_in_a_body_that_asks_keeps_the_dim_whole():
         o[...] = x[...] + jax.lax.fori_loop(0, 2, turn, 0)
 
     rule, whole = rule_and_why(copied(lambda i, j: (i, j), body=body), X)
-    assert rule.startswith("tile g0=4;")
+    assert rule.startswith("tile g0=8;")
     assert whole == "grid dim 1 (2 steps): the body asks which step it is"

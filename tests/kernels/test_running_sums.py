@@ -206,7 +206,7 @@ def carried(begins):
 @pytest.mark.parametrize(
     ("begins", "how", "sliced"),
     [
-        (lambda x: pl.program_id(1) == 0, {}, "tile g0=2;"),
+        (lambda x: pl.program_id(1) == 0, {}, "tile g0=16;"),
         (lambda x: x[0, 0] > 0, {}, "tile -;"),
         (
             lambda x: x[0, 0] > 0,

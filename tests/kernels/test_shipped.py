@@ -156,3 +156,16 @@ def test_paged_attention_of_a_slice_lowers_for_the_device():
     slices = body.local_avals([(4, 8, 128), *[(2, 64, 16, 128)] * 2, (4,), (4, 16)])
     text = jax.jit(body.kernel(slices)).trace(*slices).lower(lowering_platforms=("tpu",)).as_text()
     assert "tpu_custom_call" in text
+
+
+@pytest.mark.parametrize("schedule", [{"x": 1}, {"w": 1}, {"x": 2}])
+def test_a_product_with_scales_divides_like_a_product(schedule):
+    x, w = (a.astype("float8_e4m3fn") for a in arrays((2, 128, 128), (2, 32, 128)))
+    scales = [jnp.full((2, rows, 4), 2.0, "float8_e8m0fnu") for rows in (128, 32)]
+    step = ap.jit(lambda x, w, a, b: jax.nn.scaled_matmul(x, w, a, b), ap.Mesh({"d": 4}, device="h100"), [
+        ap.ManualPartition(schedule, axis="d")
+    ])  # fmt: skip
+    low = step.lower(x, w, *scales)
+    assert min(low.metadata.flop_divided.values()) > 0.99
+    assert low.program.collectives() == ({"all_reduce": 1} if schedule == {"x": 2} else {})
+    close(step(x, w, *scales), 4 * jnp.einsum("bmk,bnk->bmn", x.astype("float32"), w.astype("float32")), 1e-5)

@@ -9,6 +9,7 @@ from autopart.api.kernels.kernel_primitive import kernel_p, read_called
 from autopart.api.kernels.named_pallas import NAMED
 from autopart.api.kernels.pallas_call import pallas_kernel
 from autopart.api.kernels.partitioned import partitioned_function
+from autopart.api.kernels.scaled_products import scaled_product
 from autopart.core.importer.host_calls import Kernels
 
 KERNELS: Kernels = {
@@ -16,6 +17,7 @@ KERNELS: Kernels = {
     "custom_partitioning": partitioned_function,
     "dot_product_attention_fwd_wrapper": cudnn_attention,
     "dot_product_attention_bwd_wrapper": cudnn_attention,
+    "scaled_matmul_wrapper": scaled_product,
     kernel_p.name: read_called,
 }
 """By the names of jax's primitives."""

@@ -5,9 +5,9 @@
       k, v  lambda b, h, i: (b, h // 4, 0, 0)                  h: 4 steps share a block of k, so at most 2 ways
                                                                i: not where the body asks which step it is
 
-A slice has the smaller grid, the same blocks and the same body. A block that steps of a grid dim write in turn is no
-sum of parts: nothing says so, and the dim stays whole, unless the kernel is known by name (named_pallas.py). The report
-says which index map, or what in the body, is in the way.
+A slice has the smaller grid, the same blocks and the same body. Where the body may be cut along a dim of its blocks
+(body_dims.py), and one block has all of it, or steps go through it one by one, a slice has smaller blocks; so has one
+of a call without a grid. The report says which index map, or what in the body, is in the way.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from functools import cached_property
 from typing import Any
 
 import jax
+import numpy as np
 from jax.interpreters import mlir
 
+from autopart.api.kernels.body_dims import BodyDims, Dim, resized
 from autopart.api.kernels.grid_digits import Digit, Walk, blocks, digits, keeps_remainder, of_slice
 from autopart.api.kernels.index_maps import Depends, Flow
 from autopart.api.kernels.named_pallas import named
@@ -51,6 +53,10 @@ def pallas_kernel(ctx: mlir.LoweringRuleContext, params: Mapping[str, Any], use:
     body = KernelBody(name, operands, reading(kernel, use.read), reading(interpreted, use.read))
     more = () if how is None else how.more
     return KernelCall(body, factors, work, call.key, effect, whole, more, products)
+
+
+_SUBLANES = 8
+"""Rows of a TPU's tile of 32-bit numbers."""
 
 
 class Stop(Exception):
@@ -124,8 +130,8 @@ class PallasCall:
     # ---- how it may be sliced
 
     @cached_property
-    def _sliced(self) -> tuple[Factors, str, dict[str, Digit]]:
-        """Its factors, why others are none, and the digits that they are, by name."""
+    def _sliced(self) -> tuple[Factors, str, dict[str, Digit], dict[str, Dim]]:
+        """Its factors, why others are none, and by name the digits and the classes of the body's dims that they are."""
         shapes = [[["_"] * len(a.shape) for a in avals] for avals in (self.operands, self.results)]
         arrays, sliced, whole = [*shapes[0], *shapes[1]], dict[Digit, Factor](), list[str]()
         for grid_dim, steps in enumerate(self.grid if self.params["mesh"] is None else ()):
@@ -150,15 +156,84 @@ class PallasCall:
                 whole.append(f"grid dim {grid_dim} ({steps} steps): {stops[0]}")
         if self.params["mesh"] is not None:
             whole.append("its grid is one of cores")
-        if not self.grid:
-            whole.append("it has no grid")
+        names, factors = {digit.name: digit for digit in sliced}, {f.name: f for f in sliced.values()}
+        of_blocks = self._of_blocks(arrays, names, factors) if self.params["mesh"] is None else {}
+        if not self.grid and not factors:
+            whole.append("it has no grid, and its body works on whole blocks")
         operands, results = (tuple(map(tuple, side)) for side in shapes)
-        names = {digit.name: digit for digit in sliced}
-        return Factors(operands, results, tuple(sliced.values())), "; ".join(whole), names
+        return Factors(operands, results, tuple(factors.values())), "; ".join(whole), names, of_blocks
+
+    def _of_blocks(
+        self, arrays: list[list[str]], digits: Mapping[str, Digit], factors: dict[str, Factor]
+    ) -> dict[str, Dim]:
+        """Classes of factors that cut blocks, which are added to `factors`, and to the names of dims of `arrays`."""
+        found, first, count = dict[str, Dim](), len(self.operands), len(self.operands) + len(self.results)
+        places = [self._dims_of(number) for number in range(self.lengths, count)]
+        for dims, parts, root in self._blocks.factors():
+            at = [(ref + self.lengths, places[ref][d]) for ref, d in dims if ref < len(places)]
+            in_parts = {ref + self.lengths for ref in parts}
+            others = {first + r for r in self.read} - {number for number, _ in at}
+            aliased = [(k, first + r) for k, r in self.params["input_output_aliases"]]
+            held = dict(at)
+            names = {arrays[number][dim] for number, dim in at}
+            if (
+                len(names) != 1
+                or len(held) < len(at)
+                or not others <= in_parts
+                or all(n < first for n in {*held, *others})
+            ):
+                continue
+            if any(held.get(k) != held.get(r) for k, r in aliased) or (others and aliased):
+                continue
+            (name,) = names
+            (size,) = {self._size(number, dim) for number, dim in at}
+            code = SUM if others else None
+            if name == "_":
+                if all(self._is_one_block(number, dim) for number, dim in at):
+                    name = f"r{len(found)}"
+                    found[name], factors[name] = root, Factor(name, size, code)
+                    for number, dim in at:
+                        arrays[number][dim] = name
+            elif factors[name].code == code and self._is_in_order(digits[name], arrays, at):
+                found[name], factors[name] = root, Factor(name, size, code)
+        return found
+
+    def _is_in_order(self, digit: Digit, arrays: Sequence[Sequence[str]], at: Sequence[tuple[int, int]]) -> bool:
+        """Whether steps go block by block through these dims, and nothing else depends on which step it is."""
+        carried = {(n, d) for n, names in enumerate(arrays) for d, name in enumerate(names) if name == digit.name}
+        grid_dim, steps = digit.grid_dim, np.arange(digit.steps)[:, None]
+        asks = grid_dim in self._body.period or (grid_dim in self._body.asked and grid_dim in self._sums.asked)
+        if asks or digit.steps != self.grid[grid_dim] or carried != set(at):
+            return False
+        walks = [walk for number, dim, walk in self._walks(grid_dim) if (number, dim) in carried]
+        return all((w.first == steps * w.block).all() and w.block * digit.steps == w.size for w in walks)
+
+    def _is_one_block(self, number: int, dim: int) -> bool:
+        if number < self._scalars:
+            return True
+        length = self._mapped[number - self._scalars].block_shape[dim]
+        depends = self.depends(number)[dim]
+        is_plain = not any(getattr(length, "padding", ())) and not depends.dims and not depends.unknown
+        return is_plain and _block_length(length) == self._size(number, dim)
+
+    def _size(self, number: int, dim: int) -> int:
+        return (*self.operands, *self.results)[number].shape[dim]
+
+    def _dims_of(self, number: int) -> list[int]:
+        """Dims of an array that its reference in the body has."""
+        if number < self._scalars:
+            return list(range(self.operands[number].ndim))
+        block = self._mapped[number - self._scalars].block_shape
+        return [d for d, length in enumerate(block) if hasattr(length, "block_size")]
+
+    @cached_property
+    def _blocks(self) -> BodyDims:
+        """Along which dims the body may be cut."""
+        return BodyDims(self.params["jaxpr"])
 
     def factors(self) -> tuple[Factors, str]:
         """Its factors, with the results that are read, and why others are none."""
-        all_results, whole, _ = self._sliced
+        all_results, whole, *_ = self._sliced
         return all_results.reading(self.read), whole
 
     def block(self, number: int) -> tuple[int, ...]:
@@ -264,11 +339,18 @@ class PallasCall:
                 if dims.setdefault(number, dim) != dim or self.operands[number].shape[dim] != steps:
                     raise Stop(f"it reads operand {number} at its step in another way")
         for operand, result in self.params["input_output_aliases"]:
+            if operand not in dims and not self._is_asked_for(operand) and len(self.operands) + result in dims:
+                dims[operand] = dims[len(self.operands) + result]  # what is not written over stays as it is
             if dims.get(operand) != dims.get(len(self.operands) + result):
                 raise Stop(f"result {result} is written over operand {operand}, which it does not go through alike")
         if not digit.is_major(self.grid) and (self._scalars or any(grid_dim in flow.rows for flow in flows)):
             raise Stop("its index maps read numbers")
         return dims, ways, code
+
+    def _is_asked_for(self, operand: int) -> bool:
+        """Whether the body does anything with an operand, or its blocks are those of some steps."""
+        reference = self.params["jaxpr"].invars[operand - self.lengths]
+        return any(reference in equation.invars for equation in self.params["jaxpr"].eqns)
 
     def _sum_along(self, digit: Digit) -> int | None:
         """SUM if each step along a grid dim adds to what it does not write alone."""
@@ -302,26 +384,48 @@ class PallasCall:
 
     def for_shapes(self, avals: Sequence[jax.ShapeDtypeStruct]) -> Flat:
         """The call for what a device holds of its operands."""
-        factors, _, names = self._sliced
+        factors, _, names, classes = self._sliced
         shapes = [tuple(a.shape for a in some) for some in (self.operands, avals)]
         cut = factors.ways(shapes[0], shapes[1])
-        of_digits = {digit: cut.get(name, 1) for name, digit in names.items()}
+        smaller = {
+            n: root for n, root in classes.items() if cut.get(n, 1) > 1 and (n not in names or names[n].steps % cut[n])
+        }
+        of_digits = {digit: 1 if name in smaller else cut.get(name, 1) for name, digit in names.items()}
         ways = [math.prod(w for digit, w in of_digits.items() if digit.grid_dim == d) for d in range(len(self.grid))]
-        grid = tuple(s if w == 1 else s // w for s, w in zip(self.grid, ways, strict=True))
+        grid = [s if w == 1 else s // w for s, w in zip(self.grid, ways, strict=True)]
+        lengths = dict[str, int]()
+        for name in smaller:
+            block = self._blocks.size(smaller[name])
+            local = block * (names[name].steps if name in names else 1) // cut[name]
+            lengths[name] = _block_of(local, block)
+            if name in names:
+                grid[names[name].grid_dim] = local // lengths[name]
+        ends = {equation: grid[d] - 1 for equation, d in self._sums.ends.items() if grid[d] != self.grid[d]}
+        body = with_ends(self.params["jaxpr"], ends) if ends else self.params["jaxpr"]
+        body = self._blocks.cut(body, {smaller[name]: length for name, length in lengths.items()})
         arrays = [*factors.operands[self._scalars :], *factors.results]
+        references = body.invars[self._scalars - self.lengths :]
         mapped = [
             dataclasses.replace(
                 m,
                 array_aval=_cut_aval(m.array_aval, n, cut),
+                block_shape=tuple(
+                    dataclasses.replace(b, block_size=lengths[name]) if name in lengths else b
+                    for b, name in zip(m.block_shape, n, strict=True)
+                ),
+                transformed_block_aval=resized(m.transformed_block_aval, ref.aval.shape),
                 index_map_jaxpr=of_slice(m.index_map_jaxpr, of_digits, self.grid),
                 allow_captured_consts=True,
             )
-            for m, n in zip(self._mapped, arrays, strict=True)
+            for m, n, ref in zip(self._mapped, arrays, references, strict=False)
         ]
-        sliced = dataclasses.replace(self.params["grid_mapping"], grid=grid, block_mappings=tuple(mapped))
+        scratch = (
+            tuple(body.invars[n].aval for n in self._scratch) if lengths else self.params["grid_mapping"].scratch_avals
+        )
+        sliced = dataclasses.replace(
+            self.params["grid_mapping"], grid=tuple(grid), block_mappings=tuple(mapped), scratch_avals=scratch
+        )
         results = tuple(_cut_aval(a, n, cut) for a, n in zip(self.params["out_avals"], factors.results, strict=True))
-        ends = {equation: grid[d] - 1 for equation, d in self._sums.ends.items() if ways[d] > 1}
-        body = with_ends(self.params["jaxpr"], ends) if ends else self.params["jaxpr"]
         params = {**self.params, "grid_mapping": sliced, "out_avals": results, "jaxpr": body}
         if self.params["cost_estimate"] is not None:
             params["cost_estimate"] = _share(self.params["cost_estimate"], math.prod(cut.values()))
@@ -336,6 +440,12 @@ class PallasCall:
 def _block_length(block: Any) -> int:
     """Elements of a dim that a block has."""
     return int(getattr(block, "block_size", 1))
+
+
+def _block_of(local: int, block: int) -> int:
+    """Into which blocks a slice goes: as long as may be, and whole tiles of a TPU if blocks were."""
+    fits = [b for b in range(1, min(local, block) + 1) if local % b == 0]
+    return max(fits, key=lambda b: (b == local or block % _SUBLANES > 0 or b % _SUBLANES == 0, b))
 
 
 def _cut_aval(aval: Any, names: Sequence[str], cut: Mapping[str, int]) -> Any:
