@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from autopart.costmodel.breakdown import node_text
 from autopart.costmodel.compiled.fusion.kernel_graph import KERNEL
 from autopart.costmodel.compiled.simulator import Simulation
@@ -44,8 +42,3 @@ def chrome_trace(run: Simulation) -> dict[str, Any]:
             live = {"bytes": float(fixed + run.live[run.slot[node]])}
             events.append({"name": "memory", "ph": "C", "pid": 0, "ts": start_us, "args": live})
     return {"traceEvents": events, "displayTimeUnit": "ms"}
-
-
-def makespan_us(trace: dict[str, Any]) -> float:
-    """When the last event of a trace ends, in microseconds."""
-    return float(np.max([e["ts"] + e["dur"] for e in trace["traceEvents"] if e["ph"] == "X"], initial=0.0))

@@ -42,7 +42,7 @@ class ProgramArrays(NamedTuple):
     arrays: numba compiles each array of an argument anew for every function that takes it.
 
     ops      the columns of `SpecCosts` that passes over all ops read; spec (its row in `specs`), op_scope, is_argument,
-             carry_body (the body scope of a carry's loop, -1 for other ops), is_largest (`softmax_rows.py`), changes,
+             carry_body (the body scope of a carry's loop, -1 for other ops), changes,
              added (`added_updates.py`), operands (how many it has, each counted once), reshapes, mixes
              (`reshape_barriers.py`), made_again (`library_calls.py`), of_tasks (a convolution in groups, which are
              tasks)

@@ -55,7 +55,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
     inside, sums = updates.scatters, updates.added >= 0
     op_class = np.where(inside, ELEMENTWISE, np.where(sums, UPDATE, op_class)).astype(np.int8)
     narrows = costs["narrows"][spec]
-    softmax = softmax_rows(program, op_class, costs["weight"][spec], chip.is_xla_tpu)
+    exponential = softmax_rows(program, op_class, costs["weight"][spec], chip.is_xla_tpu)
     places = output_places(program)
     is_donated, is_output = np.zeros(program.value_count, np.bool_), np.zeros(program.value_count, np.bool_)
     is_donated[places.argument[places.argument >= 0]] = True
@@ -97,7 +97,6 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             spec=spec.astype(np.int32),
             op_scope=program.op_scope,
             carry_body=carry_body,
-            is_largest=softmax.largest,
             reshapes=behind.reshapes & chip.is_xla_tpu,
             mixes=behind.mixes,
             operands=distinct_operands(program, np.ones(program.value_count, np.bool_)),
@@ -114,7 +113,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             is_splat=is_splat & ~filled,
             is_donated=is_donated,
             is_output=is_output,
-            exponential=softmax.exponential,
+            exponential=exponential,
             is_written=written & chip.is_xla_tpu,
             laid=cut.laid * chip.is_xla_tpu,
             is_looked_up=_looked_up(program, op_class, costs["takes"][spec]),

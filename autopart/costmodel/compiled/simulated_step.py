@@ -292,7 +292,7 @@ def _copies(
     """Fills in what is copied for its layout: nothing on devices where such copies are not made."""
     transposed, copied = scratch.transposed, scratch.copied
     if device.copies:
-        transposed_nodes(program, local, graph, scratch.marked, scratch.also, transposed)
+        transposed_nodes(program, graph, scratch.marked, scratch.also, transposed)
         copied_bytes(program, local, graph, transposed, copied)
         output_copies(
             program, local, graph, moves.plan_rows, moves.figures, device.row[ON_CHIP] if device.assigns else 0.0,

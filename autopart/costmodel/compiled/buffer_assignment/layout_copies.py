@@ -44,7 +44,6 @@ SMALL_BYTES = 2.0**20
 @kernel
 def transposed_nodes(
     program: ProgramArrays,
-    local: LocalArrays,
     graph: KernelGraph,
     moved: np.ndarray,
     follows: np.ndarray,

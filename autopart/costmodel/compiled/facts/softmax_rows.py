@@ -16,8 +16,6 @@ bf16, and widened for the softmax: their largest are chosen in bf16. In f32 the 
 # (an element of an array is a plain int in a kernel)
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from autopart.base.jit.kernels import kernel
@@ -28,21 +26,13 @@ from autopart.core.program import Program
 from autopart.costmodel.compiled.facts.op_classes import ELEMENTWISE, EXPENSIVE, FREE, MATMUL, REDUCE
 
 
-class SoftmaxRows(NamedTuple):
-    """What is found in a program.
+def softmax_rows(program: Program, op_class: np.ndarray, weight: np.ndarray, in_one: bool) -> np.ndarray:
+    """bool[values]: exponentials of rows of scores, wider than these, that are reduced again.
 
-    exponential   bool[values]: exponentials of rows of scores, wider than these, that are reduced again
-    largest       bool[ops]: the reductions of rows that they are computed from; the scores' kernel has the results
+    `op_class` and `weight` are of the program's ops. None are found unless `in_one`.
     """
-
-    exponential: np.ndarray
-    largest: np.ndarray
-
-
-def softmax_rows(program: Program, op_class: np.ndarray, weight: np.ndarray, in_one: bool) -> SoftmaxRows:
-    """Those of a program; `op_class` and `weight` are of its ops. None are found unless `in_one`."""
     values, products = program.value_count, np.array([_has_batch(spec) for spec in program.specs])
-    found = SoftmaxRows(np.zeros(values, np.bool_), np.zeros(program.op_count, np.bool_))
+    found = np.zeros(values, np.bool_)
     if in_one and products.any():
         made_of, row_of, row_by = np.full((3, values), -1, np.int32)
         _follow(
@@ -72,7 +62,7 @@ def _follow(
     row_by: np.ndarray,
     kind: np.ndarray,
     widened: np.ndarray,
-    found: SoftmaxRows,
+    found: np.ndarray,
 ) -> None:
     """Fills in `found`.
 
@@ -92,7 +82,7 @@ def _follow(
             read = operands[first]
             row_of[value], row_by[value] = made_of[read], -1 if widened[read] else op
             if row_by[read] >= 0 and kind[read] == _EXPENSIVE and element_bytes[read] > element_bytes[made_of[read]]:
-                found.exponential[read] = found.largest[row_by[read]] = True
+                found[read] = True
         elif op_class[op] == ELEMENTWISE or op_class[op] == FREE:
             row = by = -1
             for use in range(first, end):
