@@ -80,6 +80,7 @@ RULES: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "what nothing hides": lambda: _devices(unhidden_share=0.0),
     "one stream of HBM (v3)": lambda: _devices(stream_share=1.0),
     "rows of the matrix unit": lambda: _devices(matmul_tile=(1, 128, 128)),
+    "columns side by side": lambda: _devices(columns_together=True),
     "collectives combined": lambda: _devices(combine_bytes=0.0),
     "products that are sums": lambda: _never("is_summed"),
     "stacks as they are allocated": lambda: _nothing(program_arrays, "filled_stacks"),

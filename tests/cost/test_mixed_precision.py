@@ -10,7 +10,7 @@ import pytest
 
 from experiments.mixed_precision.__main__ import COMPILER, NEAR, row
 from experiments.mixed_precision.programs import pairs
-from tests.cost.programs import nodes_of, simulated
+from tests.cost.programs import f32, nodes_of, simulated
 
 TOKENS, HEADS, FEATURES = 1024, 4, 64
 
@@ -69,6 +69,19 @@ def test_logits_that_are_widened_are_written_for_the_look_up_and_read_as_they_ar
         if found.graph.reads["read_buffer"][i] == found.graph.write_buffer[found.graph.write_ptr[widened]]
     ]
     assert readers == nodes_of(found, "gather")
+
+
+def test_columns_of_heads_fill_tiles_together_on_v5e_and_each_alone_on_v3():
+    def ratio(device):
+        def heads(x, w):
+            return jnp.einsum("md,dhe->mhe", x, w)
+
+        x = f32(4096, 4096)
+        fused, apart = (simulated(heads, x, f32(4096, *sizes), device=device) for sizes in ((32, 128), (64, 64)))
+        return apart.compute_s / fused.compute_s
+
+    assert ratio("tpu_v5e") == pytest.approx(1.0, rel=0.02)
+    assert ratio("tpu_v3") == pytest.approx(2.0, rel=0.1)
 
 
 KEPT = json.loads(COMPILER.read_text())

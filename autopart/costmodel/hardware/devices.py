@@ -130,6 +130,7 @@ _FIELDS = {
     "strided_collectives": FLAG,
     "reduces_whole": FLAG,
     "scatters_apart": FLAG,
+    "columns_together": FLAG,
     "units_in_turn": FLAG,
     "unhidden_share": number(0),
     "fed_at_hbm_rate": FLAG,
@@ -188,6 +189,8 @@ class Device:
                        and makes one of a reduce_scatter over all devices
     scatters_apart     its compiler runs each reduce_scatter by itself, and combines all_reduces of which slices are
                        read into one that it scatters
+    columns_together   columns of a product along several dims lie side by side in a tile of the matrix unit: heads of
+                       few features; else the longest of the dims alone fills it
     window_share       what a place of a window that each feature has for itself takes, over a tile of the matrix unit
     layout_tile        (second-minor in f32 rows, minor in elements) of an HBM layout tile; (1, 1): no padding
 
@@ -229,6 +232,7 @@ class Device:
     strided_collectives: bool = False
     reduces_whole: bool = False
     scatters_apart: bool = False
+    columns_together: bool = True
     window_share: float = 1.0
 
     def __post_init__(self) -> None:

@@ -121,6 +121,7 @@ register_device(
         matmul_tile=EARLY_TPU_TILE,
         turned_per_s=44e9,
         on_chip_bytes=0.0,
+        columns_together=False,
         assigns_on_chip=False,
         source={
             "peak_flop_per_s": "45 TFLOP/s a chip [P], 22.8 a core [L]; f32 runs as one bf16 pass",
@@ -154,6 +155,7 @@ register_device(
         turned_per_s=44e9,
         on_chip_bytes=0.0,
         reduces_whole=True,
+        columns_together=False,
         assigns_on_chip=False,
         source={
             "peak_flop_per_s": "123 TFLOP/s a chip [G][P], 61.4 a core [L]; f32 runs as one bf16 pass",
@@ -188,6 +190,7 @@ def _tpu_v4(name: str, cores: int) -> Device:
         matmul_efficiency={"": 0.91},
         matmul_tile=EARLY_TPU_TILE,
         on_chip_bytes=128 * MIB * share,
+        columns_together=False,
         source={
             "peak_flop_per_s": "275 T a chip in bf16 and int8 [G], 137 a core [L]",
             "hbm_bytes": "32 GiB a chip [G]",

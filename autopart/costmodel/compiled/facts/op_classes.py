@@ -180,7 +180,7 @@ def spec_costs(program: Program, chip: Device) -> SpecCosts:
         read_share=np.array([_read_share(t, s) for t, s in zip(traits, specs, strict=True)], float),
         repeats=np.array([_repeats(traits_of(s), s) for s in specs], np.int64),
         summed=np.array([_bits(side.summed) for side in sides], np.int64),
-        columns=np.array([_bits(side.columns) for side in sides], np.int64),
+        columns=np.array([_columns(*row, chip) for row in zip(sides, specs, strict=True)], np.int64),
         rows=np.array([_bits(side.rows) for side in sides], np.int64),
         taps=np.array([side.taps for side in sides], np.int64),
         images=np.array([_bits(side.images) for side in sides], np.int64),
@@ -367,3 +367,10 @@ def _dtype(spec: OpSpec) -> int:
     if types and config_of(spec) is not None:
         types = (max(types, key=lambda t: t.bytes),)
     return DTYPE_CLASSES.index(dtype_class(types[0].dtype)) if types else DTYPE_CLASSES.index("f32")
+
+
+def _columns(sides: Sides, spec: OpSpec, chip: Device) -> int:
+    """Bits of the columns that lie side by side in a tile: all of them, or the longest alone."""
+    if chip.columns_together or not sides.columns:
+        return _bits(sides.columns)
+    return 1 << max(sides.columns, key=lambda d: spec.results[0].shape[d])

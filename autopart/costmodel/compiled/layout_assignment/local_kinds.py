@@ -6,7 +6,7 @@ XLA expands a gather or a scatter of one index to a slice or an update of one: a
 rows of a table at many indices are copied to lie along the lanes (`gather_expander.cc`, `scatter_expander.cc`).
 """
 
-# pyright: reportReturnType=false
+# pyright: reportArgumentType=false, reportReturnType=false
 # (an element of an array is a plain number in a kernel)
 from __future__ import annotations
 
