@@ -71,6 +71,7 @@ COMPUTES_WITH = {
     "core/passes/cancelled_views.py": "takes views of one array back",
     "core/passes/cuts.py": "cuts what moves elements",
     "api/kernels/pallas_work.py": "evaluates in which steps of a grid a kernel computes",
+    "api/kernels/body_dims.py": "follows dims through the primitives of jax in a kernel",
     "api/kernels/running_sums.py": "follows sums through the primitives of jax in a kernel",
     "api/plan/as_jax.py": "says which ops jax asks for the type of their result",
     "api/measured/profile.py": "sorts the kernels of a profile, which have XLA's names",
