@@ -192,6 +192,27 @@ def test_what_products_read_in_another_order_than_it_lies_is_written_twice(turne
     assert max(found.buffers.bytes) == (2 if turned else 1) * 4 * 64 * 256 * 256
 
 
+@pytest.mark.parametrize("stay", [(64,), (16, 4)])
+def test_an_operand_with_two_dims_that_stay_is_transposed_for_its_product(stay):
+    def step(k, q, v):
+        p = jnp.sin(jax.lax.dot_general(k, q, (((2,), (1,)), ((0,), (0,)))))
+        return jax.lax.dot_general(p, v, (((1,), (1,)), ((0,), (0,)))), jnp.cos(p).sum()
+
+    found = on_h100(step, f32(64, 256, 32), f32(64, 32, *stay), f32(64, 256, 32), schedule=[], ways=1)
+    assert max(found.buffers.bytes) == len(stay) * 4 * 64 * 256 * 64
+
+
+@pytest.mark.parametrize("ways", [1, WAYS])
+def test_a_product_runs_right_before_it_is_read_where_collectives_hide(ways):
+    def step(weights, x):
+        first, last = x @ weights[0], jnp.sin(jnp.sin(x @ weights[1]) @ weights[2])
+        return (first * last).sum()
+
+    found = on_h100(step, [f32(N, N)] * 3, f32(4096, N), schedule=[BATCH] if ways > 1 else [], ways=ways)
+    products = nodes_of(found, "dot_general")
+    assert (found.slot[products[0]] > found.slot[products[1]]) == (ways > 1)
+
+
 def test_a_gather_takes_memory_from_when_it_starts():
     weights, x = [f32(2048, 2048)] * 3, f32(1 << 15, 2048)
     found = on_h100(loss, weights, x, schedule=[BATCH, FSDP])
