@@ -348,7 +348,7 @@ class PallasCall:
         return dims, ways, code
 
     def _is_asked_for(self, operand: int) -> bool:
-        """Whether the body does anything with an operand, or its blocks are those of some steps."""
+        """Whether the body does anything with an operand."""
         reference = self.params["jaxpr"].invars[operand - self.lengths]
         return any(reference in equation.invars for equation in self.params["jaxpr"].eqns)
 

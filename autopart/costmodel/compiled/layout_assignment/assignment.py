@@ -124,9 +124,10 @@ def assign_layouts(
         elif kind == FLEXIBLE:
             _write_rows(ops, values, by, tile, scratch, layout, op)
     for op in range(ops.op_spec.shape[0]):
-        several = by.counted[ops.op_spec[op]] != 0 and not by.updates[ops.op_spec[op]]
-        found.looks_up[op] = several and not has_one_index(ops, values, by, scratch, op)
-        found.along_lanes[op] = by.kind[ops.op_spec[op]] == FREE and _spreads(ops, values, by, scratch, layout, op)
+        spec = ops.op_spec[op]
+        gathers = by.counted[spec] != 0 and not by.updates[spec]
+        found.looks_up[op] = gathers and not has_one_index(ops, values, by, scratch, op)
+        found.along_lanes[op] = by.kind[spec] == FREE and _spreads(ops, values, by, scratch, layout, op)
     copied_elements(ops, values, by, tile, scratch, layout, found.copied, found.kept, found.left)
 
 
